@@ -149,7 +149,7 @@ static void begin_primary_end(struct orion_process *process, CUdevice device)
  * all of its streams for the primary context's only if it does not know that one's handle. */
 static void end_primary_events(struct orion_process *process, CUdevice device)
 {
-    CUcontext primary = orion_memory_primary(process, device);
+    CUcontext primary = orion_process_primary(process, device);
     ORION_EACH_STREAM_RECORD(stream_record, process, NULL) {
         if (atomic_load(&stream_record->gpu)->device != device) continue;
         if (primary == NULL || stream_record->context == primary) orion_ends_forget(stream_record, true);
@@ -189,7 +189,7 @@ static void end_primary(struct orion_process *process, CUdevice device)
     if (!primary_is(device, 0)) return;
     orion_capture_origins_end_in_primary(process, device);
     orion_pools_ended_on(process, device);
-    CUcontext primary = orion_memory_primary(process, device);
+    CUcontext primary = orion_process_primary(process, device);
     orion_own_streams_end(process, primary, device);
     ORION_EACH_GPU(gpu, process) {
         if (gpu->device != device) continue;

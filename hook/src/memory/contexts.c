@@ -9,7 +9,7 @@ CUcontext orion_memory_context(struct orion_process *process, CUdevice device)
     CUcontext current = NULL;
     CUgreenCtx green = NULL;
     if (orion_driver.cuCtxGetCurrent == NULL || orion_driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS) return NULL;
-    CUcontext primary = atomic_load(&process->primary[device]);
+    CUcontext primary = orion_process_primary(process, device);
     if (current == primary || atomic_load(&orion_memory(process)->has_green) == 0) return current;
     if (orion_driver.cuStreamGetGreenCtx == NULL) return current;
     if (atomic_load(&process->captures) != 0) return NULL; /* which such a question might end */
@@ -26,11 +26,6 @@ void orion_memory_has_green(struct orion_process *process) { atomic_store(&orion
 void orion_memory_primary_is(struct orion_process *process, CUdevice device, CUcontext context)
 {
     if (orion_account_counts(device)) atomic_store(&process->primary[device], context);
-}
-
-CUcontext orion_memory_primary(struct orion_process *process, CUdevice device)
-{
-    return orion_account_counts(device) ? atomic_load(&process->primary[device]) : NULL;
 }
 
 uint32_t orion_memory_ending(struct orion_process *process)

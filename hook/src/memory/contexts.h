@@ -19,7 +19,6 @@ void orion_memory_has_green(struct orion_process *process); /* before the driver
 
 /* After the program has got the device's primary context. */
 void orion_memory_primary_is(struct orion_process *process, CUdevice device, CUcontext context);
-CUcontext orion_memory_primary(struct orion_process *process, CUdevice device); /* NULL: not known */
 
 /* Before the driver's call. The other two come once the end is certain. */
 uint32_t orion_memory_ending(struct orion_process *process);

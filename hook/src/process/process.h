@@ -65,7 +65,7 @@ struct orion_process {
     _Atomic uint32_t parking_notifier; /* a private futex: grows when a grant's word `park` has changed */
 
     _Atomic uint32_t primary_retains[ORION_GPUS]; /* by device: the program's references to the primary context */
-    _Atomic(CUcontext) primary[ORION_GPUS];       /* by device; NULL: the program has not got it, or it has ended */
+    _Atomic(CUcontext) primary[ORION_GPUS];       /* by device; see orion_process_primary */
 
     _Atomic uint32_t blocked_proofs; /* threads inside a synchronising call */
     _Atomic uint32_t present;        /* threads inside a call that the driver does not stop; see absence.h */
@@ -79,6 +79,12 @@ struct orion_process {
 static inline bool orion_process_has_scheduler(struct orion_process *process)
 {
     return atomic_load_explicit(&process->scheduler, memory_order_acquire) != 0;
+}
+
+/* The device's primary context. NULL: the program has not got it, it has ended, or the hook does not manage the device. */
+static inline CUcontext orion_process_primary(const struct orion_process *process, CUdevice device)
+{
+    return device >= 0 && device < (CUdevice)ORION_GPUS ? atomic_load(&process->primary[device]) : NULL;
 }
 
 /* How many contexts of the handle's place have ended. While this is the same, the context lives. */

@@ -7,17 +7,11 @@
 #include "streams/capture.h"
 #include "streams/stream_name.h"
 
-static CUcontext known_primary(CUdevice device)
-{
-    struct orion_process *process = orion_the_process;
-    return process != NULL && device >= 0 && device < (CUdevice)ORION_GPUS ? atomic_load(&process->primary[device]) : NULL;
-}
-
 /* Where the program has got the context, its handle is known. Else the hook must take a reference for a moment. If the program released its
  * last one meanwhile, the context would end only when the hook releases, and nobody would end what the hook keeps of it. */
 CUcontext orion_primary_of(CUdevice device)
 {
-    CUcontext primary = known_primary(device);
+    CUcontext primary = orion_the_process != NULL ? orion_process_primary(orion_the_process, device) : NULL;
     unsigned flags;
     int active = 0; /* retaining an inactive primary context would create it */
     if (orion_driver.cuDevicePrimaryCtxGetState == NULL ||
