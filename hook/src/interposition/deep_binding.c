@@ -103,11 +103,11 @@ static void write_place(const struct dl_phdr_info *info, uintptr_t place, void *
     if (sealed) mprotect(page, bytes, PROT_READ);
 }
 
-static void bind_place(const struct dl_phdr_info *info, uintptr_t place, struct orion_replaced replaced)
+static void bind_place(const struct dl_phdr_info *info, uintptr_t place, const void *from, void *to)
 {
-    if (replaced.real == NULL || replaced.hooks == NULL) return;
+    if (from == NULL || to == NULL) return;
     if (!orion_elf_holds(info, place, PF_W)) return; /* the dynamic linker made it writable only for a time (DT_TEXTREL) */
-    if (__atomic_load_n((void **)place, __ATOMIC_RELAXED) == replaced.real) write_place(info, place, replaced.hooks);
+    if (__atomic_load_n((void **)place, __ATOMIC_RELAXED) == from) write_place(info, place, to);
 }
 
 static void bind_table(const struct dl_phdr_info *info, const struct orion_elf_object *object, int which,
@@ -122,8 +122,9 @@ static void bind_table(const struct dl_phdr_info *info, const struct orion_elf_o
         if ((type != DATA && type != GLOBAL && type != CALL) || entry->r_addend != 0) continue;
         if (search->variables ? !variable : symbol->st_shndx != SHN_UNDEF) continue;
         struct orion_replaced replaced = search->replaced(object->strings + symbol->st_name);
-        if (variable) replaced = (struct orion_replaced){replaced.hooks, (void *)(object->base + symbol->st_value)};
-        bind_place(info, object->base + entry->r_offset, replaced);
+        uintptr_t place = object->base + entry->r_offset;
+        if (variable) bind_place(info, place, replaced.hooks, (void *)(object->base + symbol->st_value));
+        else bind_place(info, place, replaced.real, replaced.hooks);
     }
 }
 
