@@ -3,9 +3,10 @@
  * A kernel of duration d that needs n SMs has d * n of work, and runs on at most n SMs at a time. A kernel on a stream
  * of a green context may use the SMs of that green context. Every other kernel may use all SMs. Kernels are served by
  * priority, their own or that of their stream, then in the order in which they reached the head of their streams. Each
- * kernel takes the SMs that it needs from the free SMs that it may use. A kernel that got fewer SMs runs longer in proportion. The kernel gets more
- * SMs when other kernels end. On the hardware, the remaining blocks of a kernel get more SMs in the same way. A kernel
- * keeps its SMs until it ends or its context loses the engine, because blocks are not preempted.
+ * kernel takes the SMs that it needs from the free SMs that it may use. A kernel that got fewer SMs runs longer in
+ * proportion. The kernel gets more SMs when other kernels end. On the hardware, the remaining blocks of a kernel get more
+ * SMs in the same way. A kernel keeps its SMs until it ends or its context loses the engine, because blocks are not
+ * preempted.
  *
  * A kernel whose blocks wait for each other (a grid barrier) advances only while it has all the SMs that it needs. With
  * fewer, its blocks spin: the kernel keeps its SMs and never ends, unless it gets the others.

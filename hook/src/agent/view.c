@@ -132,8 +132,10 @@ static struct orion_room find_room(struct orion_process *process, const char uui
     struct orion_view_of *view = find_or_make(orion_views(process), uuid);
     const struct orion_grant_page *page = view == NULL ? NULL : atomic_load(&view->page);
     uint64_t known = page == NULL ? orion_known_limit(uuid) : 0;
-    if (view != NULL) look(orion_views(process), view, page != NULL || known != 0);
-    if (view != NULL) page = atomic_load(&view->page);
+    if (view != NULL) {
+        look(orion_views(process), view, page != NULL || known != 0);
+        page = atomic_load(&view->page);
+    }
     return page != NULL ? room_in(page) : (struct orion_room){.limit = known, .left = known};
 }
 

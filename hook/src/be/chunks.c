@@ -19,9 +19,8 @@
 #include "system/system.h"
 
 #define LEDGER_SPINS 4000u
-#define AWAITED_NS \
-    (ORION_SECOND / 2) /* a launch that was taken for one that awaits the program ran itself for at least so long, if it does */
-#define SAMPLES_TO_TRUST 8u /* time slices hardly ever lengthen the shortest of this many samples */
+#define AWAITED_NS (ORION_SECOND / 2) /* a launch that awaits the program ran for so long while nothing completed */
+#define SAMPLES_TO_TRUST 8u           /* time slices hardly ever lengthen the shortest of this many samples */
 
 /* -- The ledger ------------------------------------------------------------------------------------------------------ */
 

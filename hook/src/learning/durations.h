@@ -26,14 +26,13 @@
 
 /* Flags in orion_duration.facts. */
 enum {
-    ORION_FACTS_NOTED = 1u,       /* orion_kernel_note has run for this entry */
-    ORION_FACTS_CLASS_GIVEN = 2u, /* the class comes from a profile, and ends with the profile */
-    ORION_FACTS_ESTIMATE = 4u,    /* this process has not measured the duration */
-    ORION_FACTS_PROFILE = 8u,     /* a row of a profile, under its plain identity */
-    ORION_FACTS_MAY_MOVE = 16u,   /* a kernel that can run on fewer SMs: its blocks cannot all run at once anyway */
-    ORION_FACTS_HAS_PIECES = 32u, /* a graph that can be launched in pieces: see be/graph_pieces.h */
-    ORION_FACTS_AWAITS_PROGRAM =
-        64u, /* while this ran, nothing completed for a second: it may wait for what the program does next */
+    ORION_FACTS_NOTED = 1u,           /* orion_kernel_note has run for this entry */
+    ORION_FACTS_CLASS_GIVEN = 2u,     /* the class comes from a profile, and ends with the profile */
+    ORION_FACTS_ESTIMATE = 4u,        /* this process has not measured the duration */
+    ORION_FACTS_PROFILE = 8u,         /* a row of a profile, under its plain identity */
+    ORION_FACTS_MAY_MOVE = 16u,       /* a kernel that can run on fewer SMs: its blocks cannot all run at once anyway */
+    ORION_FACTS_HAS_PIECES = 32u,     /* a graph that can be launched in pieces: see be/graph_pieces.h */
+    ORION_FACTS_AWAITS_PROGRAM = 64u, /* nothing completed for a second while it ran: be/in_flight.h */
 };
 
 struct orion_duration {

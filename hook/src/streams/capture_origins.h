@@ -1,8 +1,8 @@
 /* The origins of the open captures: each is the stream on which the program began a capture.
  *
  * A capture also ends without cuStreamEndCapture: with its origin, with the thread whose default stream that is, and with the
- * origin's context, as when a program resets the device after an error. So a count alone would never fall again. A stream that has joined a capture ends nothing when
- * it is destroyed, but the driver says only that it captures, not where its capture began.
+ * origin's context, as when a program resets the device after an error. So a count alone would never fall again. A stream that
+ * has joined a capture ends nothing when it is destroyed, but the driver says only that it captures, not where its capture began.
  *
  * process->captures is their number: launches read this one word. It also counts captures that the table has no room for. */
 #ifndef ORION_CAPTURE_ORIGINS_H
