@@ -269,7 +269,8 @@ class RecordPage(LittleEndianStructure):
         ("parking_since_ns", c_uint64),
         ("retired", c_uint64),
         ("period", BusyPeriod * BUSY_PERIODS),
-        ("unused", c_uint8 * 1296),
+        ("ran_on_ns", c_uint64),
+        ("unused", c_uint8 * 1288),
     ]
 
 

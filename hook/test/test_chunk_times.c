@@ -111,6 +111,44 @@ static void work_without_a_break(void)
     CHECK(until(began + 4 * MS) == 0);
 }
 
+/* The slot's turn ended then, and the next one begins at resumes_ns; 0: not yet. */
+static void take_turn(uint64_t ended_ns, uint64_t resumes_ns)
+{
+    atomic_store(&orion_be(gpu)->turn_ended_ns, ended_ns);
+    atomic_store(&orion_be(gpu)->resumed_ns, resumes_ns);
+}
+
+static uint64_t ran_on(uint64_t at)
+{
+    uint64_t before = atomic_load(&gpu->record->ran_on_ns);
+    until(at);
+    return atomic_load(&gpu->record->ran_on_ns) - before;
+}
+
+static void work_after_a_turn(void)
+{
+    uint64_t began = now;
+    launch(0, 4 * MS, 4 * MS), close_chunk(0);
+    take_turn(began + 3 * MS, 0);
+    CHECK(is_about(ran_on(began + 10 * MS), MS));
+    /* The GPU alternated with the next slot: the work took 6 ms, and 4 without that. */
+    began = now;
+    launch(0, 6 * MS, 4 * MS), close_chunk(0);
+    take_turn(began + 3 * MS, 0);
+    CHECK(is_about(ran_on(began + 10 * MS), MS));
+    /* It began when the turn was over, and runs on into the next turn. */
+    began = now;
+    take_turn(began - MS, began + 3 * MS);
+    launch(0, 4 * MS, 4 * MS), close_chunk(0);
+    CHECK(is_about(ran_on(began + 10 * MS), 3 * MS));
+    /* Work of the next turn does not count. */
+    began = now;
+    take_turn(began - 2 * MS, began - MS);
+    launch(0, 4 * MS, 4 * MS), close_chunk(0);
+    CHECK(ran_on(began + 10 * MS) == 0);
+    take_turn(0, 0);
+}
+
 static void an_idle_stream(void)
 {
     uint64_t began = now;
@@ -232,9 +270,9 @@ int main(void)
         stream_record[i] = orion_stream_record_of(orion_the_process, (struct orion_stream_name){(CUstream)((i + 1) << 12), false});
         CHECK(stream_record[i] != NULL);
     }
-    void (*const tests[])(
-        void) = {work_without_a_break, an_idle_stream,    waits_at_the_valve,       streams_overlap,
-                 work_beside_hp,       the_end_of_a_turn, streams_and_contexts_end, more_chunks_than_the_ring_has};
+    void (*const tests[])(void) = {work_without_a_break, an_idle_stream,    waits_at_the_valve,       streams_overlap,
+                                   work_beside_hp,       the_end_of_a_turn, streams_and_contexts_end, more_chunks_than_the_ring_has,
+                                   work_after_a_turn};
     for (unsigned i = 0; i < sizeof tests / sizeof *tests; i++) {
         now += MS;
         tests[i]();

@@ -85,6 +85,7 @@ class Client:
     last_wanted_ns: int = 0
     last_busy_ns: int = 0
     last_gpu_ns: int = 0
+    last_ran_on_ns: int = 0
     last_waited_ns: int = 0
     last_progress: int | None = None
     progressed_ns: int = 0

@@ -66,6 +66,7 @@ def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, 
     client.last_launches = client.record.launches
     client.last_busy_ns = client.record.busy_ns(client.joined_ns)
     client.last_gpu_ns = client.record.gpu_ns
+    client.last_ran_on_ns = client.record.ran_on_ns
     client.last_waited_ns = client.record.waited_ns(client.joined_ns)
     return client
 

@@ -121,6 +121,7 @@ class RecordPage:
     _shares: ClassVar[int] = layout.offset(layout.RecordPage, "shares_context") // 8
     _last: ClassVar[int] = layout.offset(layout.RecordPage, LATER_RECORD_FIELDS[-1]) // 8
     _counted: ClassVar[int] = layout.offset(layout.RecordPage, "launches_counted_ns") // 8
+    _ran_on: ClassVar[int] = layout.offset(layout.RecordPage, "ran_on_ns") // 8
     _piece: ClassVar[int] = layout.offset(layout.RecordPage, "piece_ns") // 8
     _fault: ClassVar[int] = layout.offset(layout.RecordPage, "fault") // 8
     _memory: ClassVar[int] = layout.offset(layout.RecordPage, "memory_bytes") // 8
@@ -161,6 +162,11 @@ class RecordPage:
     def gpu_ns(self) -> int:
         """Measured time on the GPU of all be work that has completed, in nanoseconds."""
         return self._words[self._gpu]
+
+    @property
+    def ran_on_ns(self) -> int:
+        """How much of `gpu_ns` ran after turns of the client's slot, in nanoseconds."""
+        return self._words[self._ran_on]
 
     @property
     def piece_ns(self) -> int:

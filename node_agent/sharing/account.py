@@ -4,9 +4,8 @@ At each check a slot is charged the time of its turns by the agent's clock, less
 it was due is its balance. What a slot did not want is not owed to it.
 
 What a client reports counts in two ways only: for what a handover costs the slot, within narrow bounds, and where its
-pieces are longer than its usual turns and run on, no more than the time that has passed. Long pieces that fit into
-turns are charged whole, by the agent's clock: a client begins none in the last half piece of a turn. The hook writes
-these reports. A client that changes its own hook's words can hide work that runs on, and can gain no other time.
+long pieces run on after its turns, no more than the time that has passed. The hook writes these reports. A client that
+changes its own hook's words can hide work that runs on, and can gain no other time.
 """
 
 from dataclasses import dataclass, field
@@ -76,8 +75,6 @@ class Account:
     """ Where memory moves, a slot without a turn is owed more within a cycle. """
     usual_turn_ns: float = 0.0
     """ How long its turns are if it is owed nothing. """
-    beyond_ns: float = 0.0
-    """ How much longer than a turn the pieces are that begin in it, if they are long and fit into usual turns. """
     cycle_ns: int = 0
     repeats: float = 1.0
     """ The length of the planned cycles, and how many of them pass until the next check. """
@@ -168,21 +165,23 @@ class Account:
         self.room_ns -= counted
         return counted
 
-    def ran_on(self, held_ns: float, reported_ns: float, piece_ns: float) -> float:
+    def ran_on(self, held_ns: float, reported_ns: float, demand: Demand, elapsed_ns: float) -> float:
         """Return what the slot has used beyond its turns, by its own reports.
 
         Work that runs on is reported as long as it would have taken alone: meanwhile the GPU alternates with the next
-        slot. So the excess is what the slot took from others.
+        slot. So the excess is what the slot took from others. Where pieces fit into turns, their ends say what ran on.
+        A longer piece may end long after its turn, so what its clients report is compared with all their turns.
 
         Args:
             held_ns: the time of its turns since the last check, less hp's part.
             reported_ns: what its clients report.
-            piece_ns: its longest piece now; it may have begun since the last check.
+            demand: its longest piece now may have begun since the last check.
+            elapsed_ns: the time since the last check.
         """
-        longest_ns = max(self.piece_ns, piece_ns)
+        longest_ns = max(self.piece_ns, demand.piece_ns)
         if longest_ns <= max(LONG_PIECE_NS, self.usual_turn_ns):
             self.arrears_ns = 0.0
-            return self.beyond_ns * self.turns
+            return min(demand.ran_on_ns, elapsed_ns) if longest_ns > LONG_PIECE_NS else 0.0
         arrears = self.arrears_ns + held_ns - reported_ns
         self.arrears_ns = max(0.0, min(arrears, max(_MOST_ARREARS_NS, min(longest_ns, _MOST_DEBT_NS))))
         return max(0.0, -arrears)

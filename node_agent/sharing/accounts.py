@@ -153,7 +153,7 @@ class Accounts(dict[str, Account]):
         # Without turns nobody uses the time of others. Where hp left nothing, reports of the same time say nothing.
         counts = part and elapsed_ns
         ran_on = {
-            name: account.ran_on(held[name], reported[name], demands[name].piece_ns) if counts else 0.0
+            name: account.ran_on(held[name], reported[name], demands[name], elapsed_ns) if counts else 0.0
             for name, account in self.items()
         }
         turns, beyond = sum(held.values()), {name: each for name, each in ran_on.items() if each}

@@ -15,6 +15,7 @@ class Demand(NamedTuple):
         waiting: whether work waits or is in flight now.
         clients: how many it has.
         ceiling: the part of all time that it gets at most.
+        ran_on_ns: what of the reported time was after its turns.
     """
 
     request: float = 0.0
@@ -25,3 +26,4 @@ class Demand(NamedTuple):
     waiting: bool = False
     clients: int = 1
     ceiling: float = 1.0
+    ran_on_ns: int = 0

@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from orion.node_agent.sharing.account import LONG_PIECE_NS, Account
 from orion.node_agent.sharing.accounts import Accounts, is_full
 
 _LONGEST_CYCLE_NS = 60_000_000
@@ -139,18 +138,7 @@ def next_lengths(
     if len(shares) > 1 and max(pieces.values(), default=0) > _SHORT_NS:
         fits = {name for name, piece in pieces.items() if piece <= accounts[name].usual_turn_ns}
         fitted = in_whole_pieces(fitted, pieces, usable, fits)
-    turns = {}
-    for name, length in fitted.items():
-        accounts[name].beyond_ns = _beyond(length, accounts[name]) if pieces[name] > LONG_PIECE_NS else 0.0
-        turns[name] = round(length + lost[name])
-    return turns
-
-
-def _beyond(length_ns: float, account: Account) -> float:
-    """Return by how much the long pieces that begin in a turn end after it: clients begin none in the last half."""
-    if account.piece_ns > account.usual_turn_ns:
-        return 0.0
-    return max(0.0, max(1, round(length_ns / account.piece_ns)) * account.piece_ns - length_ns)
+    return {name: round(length + lost[name]) for name, length in fitted.items()}
 
 
 def _fitted(lengths: Mapping[str, float], growing: Set[str], usable: float) -> dict[str, float]:

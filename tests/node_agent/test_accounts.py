@@ -178,3 +178,13 @@ def test_handovers_that_take_all_time_leave_turns_of_no_length() -> None:
         account.wants, account.handover_ns = True, 600_000.0
     lengths = next_lengths(accounts, {"a": 0.5, "b": 0.5}, {"a": 0.0, "b": 0.0}, 1_000_000, shortest_ns=1_000)
     assert all(length >= 0 for length in lengths.values())
+
+
+@pytest.mark.parametrize(("piece_ms", "said_ms", "counted_ms"), [(4, 0, 0), (4, 2, 2), (4, 1_000, 25), (1, 2, 0)])
+def test_long_pieces_that_fit_into_turns_are_charged_for_what_ran_on(
+    piece_ms: int, said_ms: int, counted_ms: int
+) -> None:
+    """No more than the time that has passed, whatever clients say. Short pieces end too early as often as too late."""
+    account = Account(usual_turn_ns=10.0 * MS)
+    says = Demand(piece_ns=piece_ms * MS, reported_ns=10 * MS, ran_on_ns=said_ms * MS)
+    assert account.ran_on(10.0 * MS, 10.0 * MS, says, 25.0 * MS) == counted_ms * MS

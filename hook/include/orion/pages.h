@@ -216,7 +216,8 @@ struct orion_record_page {
      * busy_periods (n), the periods, and busy_periods again (m), each with acquire order. Then the periods from
      * m - ORION_BUSY_PERIODS + 1 to n - 1 are whole: the writer may be storing period m. */
     struct orion_busy_period period[ORION_BUSY_PERIODS];
-    uint8_t unused[1296];
+    _Atomic uint64_t ran_on_ns; /* be: what of gpu_ns ran after the slot's turns (be/turns.h); earlier hooks leave 0 */
+    uint8_t unused[1288];
 };
 
 /* A rank: one client of a job, that is, one process on one GPU. Only this client writes its words, and the agent clears

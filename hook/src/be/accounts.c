@@ -5,10 +5,12 @@
 #include "learning/facts.h"
 #include "process/gpu.h"
 
-void orion_account_gpu_time(struct orion_gpu *gpu, uint64_t begin_ns, uint64_t end_ns)
+void orion_account_gpu_time(struct orion_gpu *gpu, uint64_t begin_ns, uint64_t end_ns, uint64_t ran_on_ns)
 {
     uint64_t took = orion_usage_add(&orion_be(gpu)->usage, begin_ns, end_ns);
     atomic_fetch_add_explicit(&gpu->record->gpu_ns, took, memory_order_relaxed);
+    if (ran_on_ns > 0)
+        atomic_fetch_add_explicit(&gpu->record->ran_on_ns, ran_on_ns < took ? ran_on_ns : took, memory_order_relaxed);
 }
 
 void orion_account_long_kernel(struct orion_process *process, struct orion_gpu *gpu, uint64_t identity, uint64_t measured_ns)

@@ -8,9 +8,9 @@
 struct orion_gpu;
 struct orion_process;
 
-/* Adds completed work to the client's GPU time: a stream's work from begin_ns to end_ns, of CLOCK_MONOTONIC. The caller holds
- * the ledger. */
-void orion_account_gpu_time(struct orion_gpu *gpu, uint64_t begin_ns, uint64_t end_ns);
+/* Adds completed work to the client's GPU time: a stream's work from begin_ns to end_ns, of CLOCK_MONOTONIC, of which ran_on_ns were
+ * after the slot's turn. The caller holds the ledger. */
+void orion_account_gpu_time(struct orion_gpu *gpu, uint64_t begin_ns, uint64_t end_ns, uint64_t ran_on_ns);
 
 /* A sample measured this duration of a kernel. If the kernel is the longest so far, its name goes into the record
  * page. */

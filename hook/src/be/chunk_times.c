@@ -4,6 +4,7 @@
 #include "be/chunks.h"
 #include "be/gpu_clock.h"
 #include "be/state.h"
+#include "be/turns.h"
 #include "learning/durations.h"
 #include "learning/facts.h"
 #include "process/gpu.h"
@@ -19,13 +20,15 @@ static bool may_have_paused(const struct orion_gpu *gpu, const struct orion_chun
     return atomic_load(&orion_be(gpu)->valve.epoch) != chunk->bounds.valve_epoch;
 }
 
-/* While the valve has just closed or opened, the GPU alternates between this context and others. */
+/* While the valve has just closed or opened, or a turn has just ended, the GPU alternates between this context and others. */
 static bool was_time_sliced(const struct orion_gpu *gpu, uint64_t begin, uint64_t end)
 {
     const struct orion_valve *valve = &orion_be(gpu)->valve;
+    uint64_t turn_ended = atomic_load_explicit(&orion_be(gpu)->turn_ended_ns, memory_order_relaxed);
     uint64_t closed = atomic_load_explicit(&valve->closed_ns, memory_order_relaxed);
     uint64_t opened = atomic_load_explicit(&valve->opened_ns, memory_order_relaxed);
     if (orion_runs_together(gpu)) return false;
+    if (turn_ended >= begin && turn_ended < end) return true;
     return (closed >= begin && closed < end) || (opened + HANDOVER_NS >= begin && opened < end);
 }
 
@@ -50,11 +53,13 @@ void orion_chunk_account(struct orion_process *process, struct orion_stream_reco
             from > begin)
             begin = from;
     }
-    bool bounded = lost || may_have_paused(stream_record->gpu, chunk) || was_time_sliced(stream_record->gpu, begin, end);
+    struct orion_gpu *gpu = stream_record->gpu;
+    bool paused = lost || may_have_paused(gpu, chunk), bounded = paused || was_time_sliced(gpu, begin, end);
     uint64_t expected = bounded ? expected_ns(process, chunk) : UINT64_MAX;
+    uint64_t from_ns = begin; /* the work was on the GPU from here, if it did not pause */
     if (end > begin && end - begin > expected) begin = end - expected;
     chunks->ended_ns = end > chunks->ended_ns ? end : chunks->ended_ns;
-    orion_account_gpu_time(stream_record->gpu, begin, end);
+    orion_account_gpu_time(gpu, begin, end, orion_turns_ran_on(gpu, paused ? begin : from_ns, end, end - begin));
 }
 
 static void expect(struct orion_stream_record *stream_record, uint64_t begun_ns, uint64_t cost_ns, uint64_t now)
@@ -63,7 +68,7 @@ static void expect(struct orion_stream_record *stream_record, uint64_t begun_ns,
     uint64_t begin = begun_ns > chunks->ended_ns ? begun_ns : chunks->ended_ns;
     if (cost_ns == 0 || begin >= now) return;
     chunks->ended_ns = cost_ns < now - begin ? begin + cost_ns : now;
-    orion_account_gpu_time(stream_record->gpu, begin, chunks->ended_ns);
+    orion_account_gpu_time(stream_record->gpu, begin, chunks->ended_ns, 0);
 }
 
 void orion_chunks_expect(struct orion_stream_record *stream_record, uint64_t now_ns)

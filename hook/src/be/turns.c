@@ -71,6 +71,33 @@ void orion_turns_sleep(struct orion_gpu *gpu, uint64_t most_ns)
     orion_plan_sleep(gpu, most_ns);
 }
 
+void orion_turns_closed(struct orion_gpu *gpu, uint64_t now)
+{
+    if (!orion_plan_holds(gpu)) return; /* hp has closed them */
+    struct orion_turn_time turn = orion_plan_turn(orion_gpu_grant(gpu), now);
+    atomic_store_explicit(&orion_be(gpu)->turn_ended_ns, turn.begin <= now ? turn.end : now, memory_order_relaxed);
+}
+
+void orion_turns_opened(struct orion_gpu *gpu, uint64_t now)
+{
+    struct orion_be *be = orion_be(gpu);
+    atomic_store_explicit(&be->resumed_ns, now, memory_order_relaxed);
+    /* The turn has become longer. */
+    if (atomic_load_explicit(&be->turn_ended_ns, memory_order_relaxed) > now)
+        atomic_store_explicit(&be->turn_ended_ns, 0, memory_order_relaxed);
+}
+
+uint64_t orion_turns_ran_on(const struct orion_gpu *gpu, uint64_t begin, uint64_t end, uint64_t work)
+{
+    uint64_t ended = atomic_load_explicit(&orion_be(gpu)->turn_ended_ns, memory_order_relaxed);
+    uint64_t resumed = atomic_load_explicit(&orion_be(gpu)->resumed_ns, memory_order_relaxed);
+    if (ended == 0 || end <= ended) return 0;
+    if (resumed > ended && end > resumed) end = resumed; /* from then on the slot has its turn again, or nobody takes turns */
+    uint64_t from = begin > ended ? begin : ended, before = from - begin;
+    if (end <= from || work <= before) return 0;
+    return work - before < end - from ? work - before : end - from;
+}
+
 static uint64_t patience_of(const struct orion_gpu *gpu)
 {
     uint64_t patience = learnt_patience(gpu);

@@ -98,6 +98,7 @@ static bool stays_open(struct orion_process *process)
 static uint64_t close_while_hp_is_busy(struct orion_process *process, struct orion_gpu *gpu, uint64_t typical)
 {
     uint64_t began = orion_now(), now = began;
+    orion_turns_closed(gpu, began);
     while (!orion_valve_word_open_if_idle(gpu)) {
         orion_valve_word_close(process, &orion_be(gpu)->valve);
         /* While a capture begins or a context ends, stops stay open, and close soon after. */
@@ -106,6 +107,7 @@ static uint64_t close_while_hp_is_busy(struct orion_process *process, struct ori
         orion_gate_sleep(process, gpu, settled ? longest_sleep(now - began, typical) : WATCH_NS);
         now = orion_now();
     }
+    orion_turns_opened(gpu, now);
     atomic_store_explicit(&gpu->record->waiting_since_ns, 0, memory_order_relaxed);
     if (has_work(gpu)) orion_waits_note(gpu, now - began);
     return now - began < typical ? typical - (typical - (now - began)) / 2 : typical + (now - began - typical) / 8;
