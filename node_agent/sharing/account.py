@@ -75,6 +75,8 @@ class Account:
     """ Where memory moves, a slot without a turn is owed more within a cycle. """
     usual_turn_ns: float = 0.0
     """ How long its turns are if it is owed nothing. """
+    once: bool = False
+    """ Its next turn does not come again in the cycles until the next check, as the limit allows one only. """
     cycle_ns: int = 0
     repeats: float = 1.0
     """ The length of the planned cycles, and how many of them pass until the next check. """
@@ -130,14 +132,18 @@ class Account:
 
     # -- Limits --------------------------------------------------------------------------------------------------------
 
-    @property
-    def allowance_ns(self) -> float:
-        """How long each of its next turns may be at most, for its limit of the last second; 0: it must wait.
+    def allowance_ns(self, shortest_ns: float) -> float:
+        """Return how long each of its next turns may be at most, for its limit of the last second; 0: it must wait.
 
-        It is what the limit allows in a cycle, and a part of what is left of the second. A long piece must fit into
-        what is left. One that is longer than the limit allows in a second waits until the slot has used nothing for a
-        second.
+        It is what the limit allows in a cycle, and a part of what is left of the second. With a small limit that is
+        shorter than any turn. Then one turn may be as long as all turns are at least, and `once` is set. A long piece
+        must fit into what is left. One that is longer than the limit allows in a second waits until the slot has used
+        nothing for a second.
+
+        Args:
+            shortest_ns: turns are not shorter, unless the limit allows less in a second.
         """
+        self.once = False
         if self.ceiling >= 1:
             return float("inf")
         used_ns = self.second.used_ns
@@ -148,7 +154,10 @@ class Account:
         in_cycle = self.ceiling * self.cycle_ns
         if self.cycle_ns > _LONG_CYCLE_NS:  # one turn counts for so much that it must wait until older ones do not
             in_cycle = min(in_cycle, self.second.begin_ns(self.cycle_ns))
-        return max(0.0, in_cycle + (left + self.ceiling * _SLACK_NS) / repeats)
+        allowed = max(0.0, in_cycle + (left + self.ceiling * _SLACK_NS) / repeats)
+        least = min(shortest_ns, self.ceiling * SECOND_NS)
+        self.once = allowed < least <= left
+        return least if self.once else allowed
 
     def _note_use(self, since_ns: int, now_ns: int, used_ns: float) -> None:
         if self.ceiling < 1:

@@ -88,9 +88,14 @@ class Cycles:
             turns, lengths = _one_that_lasts(lasting[0], now_ns, begin_ns, until, turns), {}
         for name in order:
             length = lengths.get(name, 0)
-            plans[name] = Plan(turns.get(name, (0, 0)), (at, at + length), cycle, until, self._mode.early_ns)
+            plans[name] = self._planned(name, turns, (at, at + length), cycle, until)
             at += length
         return Planned(plans, begin_ns, cycle)
+
+    def _planned(self, name: str, turns: Mapping[str, Turn], turn: Turn, cycle_ns: int, until_ns: int) -> Plan:
+        """Return the plan of a slot that has ``turn`` in each cycle, or once before the plan ends."""
+        repeated_ns = PLAN_NS + turn[1] - turn[0] if self._accounts[name].once else cycle_ns
+        return Plan(turns.get(name, (0, 0)), turn, repeated_ns, until_ns, self._mode.early_ns)
 
     def _corrections(self, part: float, now_ns: int, begin_ns: int, turns: Mapping[str, Turn]) -> dict[str, float]:
         """Return a part of the slots' balances at ``begin_ns``, after their turns in the cycle under way."""
@@ -141,9 +146,7 @@ class Cycles:
         until, plans = now_ns + PLAN_NS, {}
         for name in order:
             begin, end = spans.get(name, (0, 0))
-            plans[name] = Plan(
-                turns.get(name, (0, 0)), (begin_ns + begin, begin_ns + end), cycle, until, self._mode.early_ns
-            )
+            plans[name] = self._planned(name, turns, (begin_ns + begin, begin_ns + end), cycle, until)
         return Planned(plans, begin_ns, cycle)
 
     def windows_from(self, begin_ns: int, planned: Mapping[str, Turn]) -> dict[str, Turn]:
@@ -160,7 +163,7 @@ class Cycles:
         first, spans = origin(taken.values()), {}
         for name, window in taken.items():
             begin = (window.begin - first) * self.joint_ns if window.length > 0 else 0.0
-            length = min(window.length * self.joint_ns, self._accounts[name].allowance_ns)
+            length = min(window.length * self.joint_ns, self._accounts[name].allowance_ns(0.0))
             spans[name] = round(begin), round(begin + length)
         return spans
 

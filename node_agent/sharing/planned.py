@@ -45,7 +45,7 @@ class Planned:
         begin, end = plan.next
         if now_ns < self.boundary_ns or begin == end:
             return plan.turn
-        past = (now_ns - self.boundary_ns) // self.length_ns * self.length_ns
+        past = (now_ns - self.boundary_ns) // plan.cycle_ns * plan.cycle_ns
         return begin + past, end + past
 
     def until(self, now_ns: int) -> int:

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 
 from orion.node_agent.pages.plans import Plan
 from orion.node_agent.sharing.demand import Demand
+from orion.node_agent.sharing.turn_lengths import TurnLengths
 from orion.node_agent.sharing.turns import Turns
 from orion.node_agent.sharing.windows import CLOSED_MOST
 
 MS = 1_000_000
 STEP_NS = MS // 10
+_USUAL = TurnLengths()
 HANDOVER_NS = 2 * STEP_NS
 """ A slot does nothing for so long after its turn has begun. """
 
@@ -83,12 +85,17 @@ class Hp:
 
 
 def run(
-    tenants: Iterable[Tenant], seconds: float, hp: float | Hp = 0.0, seed: int = 1, check_ns: int = 0
+    tenants: Iterable[Tenant],
+    seconds: float,
+    hp: float | Hp = 0.0,
+    seed: int = 1,
+    check_ns: int = 0,
+    lengths: TurnLengths = _USUAL,
 ) -> dict[str, Tenant]:
     """Let the tenants use the GPU; hp takes the first part of each 5 ms. Checks come as turns need, or as given."""
     hp = hp if isinstance(hp, Hp) else Hp(busy_ns=round(hp * 5 * MS))
     hp_part = (hp.busy_ns + hp.linger_ns) / hp.period_ns
-    turns, dice = Turns(), random.Random(seed)
+    turns, dice = Turns(lengths), random.Random(seed)
     named = {f"be-{index}": each for index, each in enumerate(tenants)}
     now = looked = 1_000_000 * MS
     next_look, end = now, now + round(seconds * 1e9)

@@ -4,6 +4,7 @@ import pytest
 
 from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.joint import Window
+from orion.node_agent.sharing.turn_lengths import TurnLengths
 from orion.node_agent.sharing.turns import Turns
 from tests.node_agent.modelled_gpu import MS, Tenant, means, run, shares
 
@@ -19,6 +20,17 @@ def test_a_limit_holds_in_each_second(limits: tuple[float, ...], check_ns: int) 
     found = shares(run([Tenant(limit=limit) for limit in limits], 8.0, check_ns=check_ns), of_all=False)
     for windows, limit in zip(found, limits, strict=True):
         assert max(abs(each - limit) for each in windows) < 0.01, (limit, min(windows), max(windows))
+
+
+@pytest.mark.parametrize("shortest_ms", [0.8, 20.0])
+@pytest.mark.parametrize("limit", [0.001, 0.002, 0.005, 0.02])
+def test_a_small_limit_stops_nobody(limit: float, shortest_ms: float) -> None:
+    """It allows less in a cycle than the shortest turn, or less in a second."""
+    lengths = TurnLengths.of(shortest_ms, None)
+    for tenants in ([Tenant(limit=limit, handover_ns=0)], [Tenant(limit=limit, handover_ns=0), Tenant()]):
+        windows = shares(run(tenants, 20.0, lengths=lengths), of_all=False)[0]
+        assert 0.7 * limit < sum(windows) / len(windows) < 1.3 * limit
+        assert max(windows) < limit + 0.005 + lengths.shortest_ns / 1e9  # one turn more
 
 
 @pytest.mark.parametrize(("limit", "piece_ms"), [(0.3, 100), (0.3, 200), (0.5, 150)])
