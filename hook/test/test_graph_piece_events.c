@@ -3,6 +3,7 @@
 #include "graph_chain.h"
 
 #include "../sim/orion_sim.h"
+#include "be/order_wait.h"
 #include "core/lifetimes.h"
 #include "system/system.h"
 
@@ -21,16 +22,16 @@ static bool enter_noted(struct orion_process *of, struct orion_stream_record *st
     return orion_window_enter(of, stream_record, expected_ns, limit_ns);
 }
 
-static void sleep_noted(uint64_t ns)
+static bool wait_noted(struct orion_process *of, struct orion_gpu *on, struct orion_order_wait *wait)
 {
     note_wait();
-    orion_sleep_precisely(ns);
+    return orion_order_waits(of, on, wait);
 }
 
 #define orion_window_enter enter_noted
-#define orion_sleep_precisely sleep_noted
+#define orion_order_waits wait_noted
 #include "be/graph_follow.c"
-#undef orion_sleep_precisely
+#undef orion_order_waits
 #undef orion_window_enter
 
 static CUstream other;

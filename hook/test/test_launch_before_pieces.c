@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "be/graph_pieces.h"
+#include "be/order_wait.h"
 #include "learning/durations.h"
 
 #define launch chain_launch
@@ -17,7 +18,7 @@ static CUcontext context;
 static pthread_t other;
 static _Thread_local bool is_other;
 static _Thread_local unsigned renewals;
-static _Atomic int others_sleeps, second_piece, launched, began;
+static _Atomic int others_waits, second_piece, launched, began;
 
 static bool renewed(const struct orion_graph_copy *copy, struct orion_piece *piece)
 {
@@ -28,10 +29,10 @@ static bool renewed(const struct orion_graph_copy *copy, struct orion_piece *pie
     return orion_pieces_renewed(copy, piece);
 }
 
-static void sleep_noted(uint64_t ns)
+static bool wait_noted(struct orion_process *of, struct orion_gpu *on, struct orion_order_wait *wait)
 {
-    if (is_other) atomic_fetch_add(&others_sleeps, 1);
-    orion_sleep_precisely(ns);
+    if (is_other) atomic_fetch_add(&others_waits, 1);
+    return orion_order_waits(of, on, wait);
 }
 
 static void *launch_long(void *none)
@@ -47,7 +48,7 @@ static uint64_t begin_other(struct orion_durations *durations, uint64_t identity
 {
     if (!is_other && context != NULL && !atomic_exchange(&began, 1)) {
         CHECK(pthread_create(&other, NULL, launch_long, NULL) == 0);
-        UNTIL(atomic_load(&others_sleeps) > 0 || atomic_load(&second_piece));
+        UNTIL(atomic_load(&others_waits) > 0 || atomic_load(&second_piece));
     }
     return orion_duration_expect(durations, identity, sample);
 }
@@ -55,9 +56,9 @@ static uint64_t begin_other(struct orion_durations *durations, uint64_t identity
 #define orion_duration_expect begin_other
 #include "be/admission.c"
 #undef orion_duration_expect
-#define orion_sleep_precisely sleep_noted
+#define orion_order_waits wait_noted
 #include "be/between_pieces.c"
-#undef orion_sleep_precisely
+#undef orion_order_waits
 #define orion_pieces_renewed renewed
 #include "core/graph_launch.c"
 
@@ -77,7 +78,7 @@ static CUgraphExec graph_that_logs(void)
 static void launches_follow_each_other(void)
 {
     log_count = 0;
-    atomic_store(&others_sleeps, 0), atomic_store(&second_piece, 0), atomic_store(&launched, 0), atomic_store(&began, 0);
+    atomic_store(&others_waits, 0), atomic_store(&second_piece, 0), atomic_store(&launched, 0), atomic_store(&began, 0);
     MUST(cuGraphLaunch(short_graph, stream));
     atomic_store(&launched, 1);
     CHECK(pthread_join(other, NULL) == 0);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "be/graph_pieces.h"
+#include "be/order_wait.h"
 
 #define launch chain_launch
 #include "graph_chain.h"
@@ -64,17 +65,17 @@ static bool exchange(_Atomic uintptr_t *word, uintptr_t *expected, uintptr_t des
     return exchanged;
 }
 
-static void sleep_noted(uint64_t ns)
+static bool wait_noted(struct orion_process *of, struct orion_gpu *on, struct orion_order_wait *wait)
 {
     if (who == 1 && atomic_load(&phase) >= SECOND_LAUNCHES) reach(FIRST_COMES_AGAIN);
-    orion_sleep_precisely(ns);
+    return orion_order_waits(of, on, wait);
 }
 
 #undef atomic_compare_exchange_strong
 #define atomic_compare_exchange_strong exchange
-#define orion_sleep_precisely sleep_noted
+#define orion_order_waits wait_noted
 #include "be/between_pieces.c"
-#undef orion_sleep_precisely
+#undef orion_order_waits
 #define orion_pieces_renewed renewed
 #include "core/graph_launch.c"
 

@@ -2,6 +2,7 @@
  * each other. So some thread always is between its pieces; the launch that waits still goes before those that came later. */
 #include <pthread.h>
 
+#include "be/order_wait.h"
 #include "be/state.h"
 #include "graph_chain.h"
 #include "until.h"
@@ -10,18 +11,18 @@ enum { WAITER = 1, LATER };
 
 static struct orion_stream_record *legacy, *first, *second;
 static _Thread_local int who;
-static _Atomic int sleeps[LATER + 1], gone;
+static _Atomic int steps[LATER + 1], gone;
 static int order[3];
 
-static void sleep_noted(uint64_t ns)
+static bool wait_noted(struct orion_process *of, struct orion_gpu *on, struct orion_order_wait *wait)
 {
-    atomic_fetch_add(&sleeps[who], 1);
-    orion_sleep_precisely(ns);
+    atomic_fetch_add(&steps[who], 1);
+    return orion_order_waits(of, on, wait);
 }
 
-#define orion_sleep_precisely sleep_noted
+#define orion_order_waits wait_noted
 #include "be/between_pieces.c"
-#undef orion_sleep_precisely
+#undef orion_order_waits
 
 static void goes(void) { order[atomic_fetch_add(&gone, 1)] = who; }
 
@@ -59,12 +60,12 @@ static void *launch_pieces_later(void *none)
 static void goes_before_those_that_came_later(void *(*waiter)(void *))
 {
     pthread_t waits, later;
-    atomic_store(&sleeps[WAITER], 0), atomic_store(&sleeps[LATER], 0), atomic_store(&gone, 0);
+    atomic_store(&steps[WAITER], 0), atomic_store(&steps[LATER], 0), atomic_store(&gone, 0);
     CHECK(orion_between_pieces_begin(process, first));
     CHECK(pthread_create(&waits, NULL, waiter, NULL) == 0);
-    UNTIL(atomic_load(&sleeps[WAITER]) > 0);
+    UNTIL(atomic_load(&steps[WAITER]) > 0);
     CHECK(pthread_create(&later, NULL, launch_pieces_later, NULL) == 0);
-    UNTIL(atomic_load(&sleeps[LATER]) > 0 || atomic_load(&gone) > 0);
+    UNTIL(atomic_load(&steps[LATER]) > 0 || atomic_load(&gone) > 0);
     orion_between_pieces_end(first);
     CHECK(pthread_join(waits, NULL) == 0 && pthread_join(later, NULL) == 0);
     CHECK(order[0] == WAITER && order[1] == LATER);
@@ -86,7 +87,7 @@ int main(void)
     goes_before_those_that_came_later(launch_in_legacy);
     goes_before_those_that_came_later(launch_pieces_in_legacy);
     /* nothing that has waited holds up others */
-    CHECK(launch_in_pieces(first) == NULL && atomic_load(&sleeps[0]) == 0);
+    CHECK(launch_in_pieces(first) == NULL && atomic_load(&steps[0]) == 0);
     end(exec);
     puts("waiting_launch: ok");
     return 0;

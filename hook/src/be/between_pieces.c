@@ -3,15 +3,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "be/gate.h"
 #include "be/graph_copies.h"
+#include "be/order_wait.h"
 #include "be/state.h"
 #include "process/process.h"
 #include "streams/stream_records.h"
 #include "system/system.h"
-
-#define POLL_NS (50 * ORION_MICROSECOND)
-#define MOST_NS ORION_SECOND /* while the gate is open */
 
 static _Thread_local char own; /* its address is the thread's number */
 
@@ -85,36 +82,21 @@ static bool pieces_may_come(struct orion_process *process, const struct orion_gp
     return false;
 }
 
-/* The pieces of a graph with kernels on several GPUs wait for the hp of each. */
-static bool may_wait_for_hp(struct orion_process *process, const struct orion_gpu *gpu)
-{
-    for (uint32_t i = 0; gpu->client == 0 && i < orion_process_gpus(process); i++)
-        if (atomic_load(&process->gpus[i].role) == ORION_ROLE_BE && orion_gate_closed(&process->gpus[i])) return true;
-    return false;
-}
-
 /* One step of a wait for others. False: the wait was long enough. since: when the thread came; 0: it holds a stream, and lets nobody
  * wait. */
-static bool wait_on(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t since, uint64_t *waited)
+static bool wait_on(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t since,
+                    struct orion_order_wait *wait)
 {
-    struct orion_gpu *gpu = stream_record->gpu;
-    if (*waited >= MOST_NS) return false;
     if (since != 0) show_wait(stream_record, since);
-    if (orion_gate_closed(gpu)) {
-        orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
-        return true;
-    }
-    orion_sleep_precisely(POLL_NS);
-    *waited += may_wait_for_hp(process, gpu) ? 0 : POLL_NS;
-    return true;
+    return orion_order_waits(process, stream_record->gpu, wait);
 }
 
 /* False: others still are between their pieces, but this was long enough. */
-static bool await_pieces(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t since)
+static bool await_pieces(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t since,
+                         struct orion_order_wait *wait)
 {
-    uint64_t waited = 0;
     while (others_are_between(process, stream_record))
-        if (!wait_on(process, stream_record, since, &waited)) return false;
+        if (!wait_on(process, stream_record, since, wait)) return false;
     return true;
 }
 
@@ -124,13 +106,14 @@ bool orion_between_pieces_wait(struct orion_process *process, struct orion_strea
 {
     _Atomic uint32_t *under_way = &orion_be_stream_record(stream_record)->under_way;
     uint64_t since = 0;
+    struct orion_order_wait wait = {0};
     if (!pieces_may_come(process, stream_record->gpu) || holder_of(stream_record) == (uintptr_t)&own) return false;
     for (bool waits = true;;) {
         atomic_fetch_add(under_way, 1);
         if (!waits || !others_are_between(process, stream_record)) break;
         atomic_fetch_sub(under_way, 1);
         if (since == 0) since = orion_now();
-        waits = await_pieces(process, stream_record, since);
+        waits = await_pieces(process, stream_record, since, &wait);
     }
     if (since != 0) end_wait(stream_record, since);
     return true;
@@ -153,16 +136,16 @@ static bool take(struct orion_stream_record *stream_record)
 
 /* Takes the stream while no other thread has one of the same order. If two threads take such streams at the same time, the one with the
  * legacy stream is second. False: others hold it for too long. */
-static bool take_in_turn(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t since)
+static bool take_in_turn(struct orion_process *process, struct orion_stream_record *stream_record, uint64_t since,
+                         struct orion_order_wait *wait)
 {
     for (;;) {
-        uint64_t waited = 0;
         bool alone = true;
-        while (alone && others_go_first(process, stream_record, since)) alone = wait_on(process, stream_record, since, &waited);
+        while (alone && others_go_first(process, stream_record, since)) alone = wait_on(process, stream_record, since, wait);
         if (take(stream_record)) {
             if (!alone || !others_are_between(process, stream_record)) return true;
             if (stream_record->order != ORION_ORDER_LEGACY) {
-                await_pieces(process, stream_record, 0);
+                await_pieces(process, stream_record, 0, wait);
                 return true;
             }
             orion_between_pieces_end(stream_record);
@@ -175,10 +158,11 @@ static bool take_in_turn(struct orion_process *process, struct orion_stream_reco
 bool orion_between_pieces_begin(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     if (stream_record == NULL || orion_stream_record_is_shared(process, stream_record)) return false;
-    uint64_t since = orion_now(), waited = 0;
-    bool taken = take_in_turn(process, stream_record, since);
+    uint64_t since = orion_now();
+    struct orion_order_wait wait = {0};
+    bool taken = take_in_turn(process, stream_record, since, &wait);
     end_wait(stream_record, since);
-    while (taken && others_are_under_way(process, stream_record) && wait_on(process, stream_record, 0, &waited)) continue;
+    while (taken && others_are_under_way(process, stream_record) && wait_on(process, stream_record, 0, &wait)) continue;
     return taken;
 }
 

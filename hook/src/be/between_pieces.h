@@ -2,7 +2,7 @@
  * programs may let several threads launch into one stream, and let graphs share memory there. The same holds for the legacy stream and
  * a blocking stream of its context, whose work the driver orders as that of one stream.
  *
- * A launch that waits goes before graphs that came later. The wait is bounded, as a piece may depend on what another thread does next. */
+ * A launch that waits goes before graphs that came later. The wait is bounded (order_wait.h). */
 #ifndef ORION_BETWEEN_PIECES_H
 #define ORION_BETWEEN_PIECES_H
 

@@ -3,15 +3,12 @@
 #include "be/chunks.h"
 #include "be/event_words.h"
 #include "be/gate.h"
+#include "be/order_wait.h"
 #include "be/window.h"
 #include "generated/driver.h"
 #include "process/gpu.h"
 #include "streams/capture.h"
 #include "streams/stream_records.h"
-#include "system/system.h"
-
-#define POLL_NS (50 * ORION_MICROSECOND)
-#define FOLLOW_MOST_NS (2 * ORION_SECOND) /* while the gate is open */
 
 /* The record may belong to another stream once a stream has ended. */
 void orion_graph_note_stream(struct orion_process *process, struct orion_graph_copy *copy,
@@ -45,23 +42,21 @@ static void drop_ended_event(struct orion_process *process, struct orion_graph_c
     copy->ends = ends;
 }
 
-/* Waits until the last launch, which was in pieces in another stream, has an event that can be used, or is complete. Mostly it has one. */
-static void await_last(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_record *stream_record)
+/* Makes what has completed known. */
+static void look_for_completed_work(struct orion_process *process, struct orion_stream_record *stream_record)
 {
-    for (uint64_t waited = 0; waited < FOLLOW_MOST_NS && !last_is_complete(copy);) {
+    if (orion_gate_closed(stream_record->gpu) || orion_contexts_end(process, atomic_load(&process->exits))) return;
+    if (orion_window_enter(process, stream_record, 1, 0)) orion_window_leave(stream_record->gpu, 1);
+}
+
+/* Waits until the last launch, which was in pieces in another stream, has an event that can be used, or is complete. Mostly it has one. */
+static void await_last(struct orion_process *process, struct orion_graph_copy *copy, struct orion_stream_record *stream_record,
+                       struct orion_order_wait *wait)
+{
+    while (!last_is_complete(copy)) {
         if (copy->event != NULL && event_is_known(process, copy, atomic_load(orion_ends_of(process, copy->context)))) break;
-        if (orion_gate_closed(stream_record->gpu)) {
-            orion_gate_sleep(process, stream_record->gpu, ORION_GATE_POLL_NS);
-            continue;
-        }
-        uint64_t began = orion_now();
-        if (orion_contexts_end(process, atomic_load(&process->exits))) {
-            orion_sleep_precisely(POLL_NS);
-        } else if (orion_window_enter(process, stream_record, 1, 0)) { /* it looks for completed work, and waits */
-            orion_window_leave(stream_record->gpu, 1);
-            orion_sleep_precisely(POLL_NS);
-        }
-        waited += orion_now() - began;
+        if (!orion_order_waits(process, stream_record->gpu, wait)) break;
+        look_for_completed_work(process, stream_record);
     }
     drop_ended_event(process, copy);
 }
@@ -102,16 +97,17 @@ bool orion_graph_follow(struct orion_process *process, struct orion_graph_copy *
 {
     bool same = copy->stream_record == stream_record && copy->stream_epoch == atomic_load(&process->stream_record_epoch) &&
                 !orion_stream_record_is_shared(process, stream_record);
+    struct orion_order_wait wait = {0};
     bool waits = copy->in_pieces && !same && copy->stream_record != NULL;
     if (waits && copy->event == NULL) record_late(process, copy);
-    if (waits) await_last(process, copy, stream_record);
+    if (waits) await_last(process, copy, stream_record, &wait);
     else drop_ended_event(process, copy);
     if (same || copy->stream_record == NULL) return true;
     if (copy->event != NULL && stream_waits(process, copy, stream_record, stream)) return true;
     if (!waits) return false;
     if (copy->event != NULL) { /* the driver refuses the wait */
         copy->spare = copy->event, copy->event = NULL;
-        await_last(process, copy, stream_record);
+        await_last(process, copy, stream_record, &wait);
     }
     return last_is_complete(copy);
 }

@@ -3,8 +3,7 @@
  * there is no such event; the next launch is of the program's executable, too, and gets one.
  *
  * If the driver makes no event, the graph runs whole. If it does not record one, the next launch tries again. If an event cannot be
- * used although the earlier launch was in pieces, the thread waits on the CPU until those are complete, for a bounded time: they may
- * depend on what the thread does next. */
+ * used although the earlier launch was in pieces, the thread waits on the CPU until those are complete (order_wait.h). */
 #ifndef ORION_GRAPH_FOLLOW_H
 #define ORION_GRAPH_FOLLOW_H
 

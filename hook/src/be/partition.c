@@ -1,7 +1,7 @@
 #include "be/partition.h"
 
 #include "be/chunks.h"
-#include "be/gate.h"
+#include "be/order_wait.h"
 #include "be/state.h"
 #include "generated/driver.h"
 #include "process/gpu.h"
@@ -12,8 +12,6 @@
 #include "system/system.h"
 
 #define REST_TRIES 1000u /* about a second; a launch takes microseconds */
-#define POLL_NS (50 * ORION_MICROSECOND)
-#define JOIN_MOST_NS ORION_SECOND /* while the gate is open */
 
 static bool driver_has_partitions(void)
 {
@@ -151,23 +149,18 @@ static bool joins(const struct orion_stream_record *stream_record, struct orion_
            orion_driver.cuStreamWaitEvent(orion_stream_record_handle(stream_record), elsewhere.join, 0) == CUDA_SUCCESS;
 }
 
-/* The driver may refuse a call while it is short of memory. The thread tries again until the kernel is complete. It does not wait for
- * ever, because what is before the kernel in its stream may wait for what this thread does next, and not while a context ends, which
- * waits for this thread. */
+/* The driver may refuse a call while it is short of memory. The thread tries again until the kernel is complete, as long as order_wait.h
+ * says, and not while a context ends, which waits for this thread. */
 void orion_partition_join(struct orion_process *process, struct orion_stream_record *stream_record,
                           struct orion_elsewhere elsewhere)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     struct orion_relaxed relaxed = orion_capture_relax();
-    for (uint64_t waited = 0; !joins(stream_record, elsewhere) && waited < JOIN_MOST_NS;) {
+    struct orion_order_wait wait = {0};
+    while (!joins(stream_record, elsewhere)) {
         if (atomic_load(&process->untouchable) != 0) break;
         if (orion_outcome_of(orion_driver.cuStreamQuery(elsewhere.stream)) != ORION_OUTCOME_UNKNOWN) break;
-        if (orion_gate_closed(gpu)) {
-            orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
-            continue;
-        }
-        orion_sleep_precisely(POLL_NS);
-        waited += POLL_NS;
+        if (!orion_order_waits(process, gpu, &wait)) break;
     }
     atomic_fetch_sub(&orion_be(gpu)->moving, 1);
     orion_capture_unrelax(&relaxed);

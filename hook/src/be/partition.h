@@ -68,7 +68,7 @@ bool orion_partition_can_move(struct orion_process *process, struct orion_stream
  * have changed. */
 struct orion_elsewhere orion_partition_fork(struct orion_process *process, struct orion_stream_record *stream_record);
 /* Called after the launch. Makes later work in the stream record's stream wait for the launch. If the driver refuses that, the thread
- * waits for the launch, about a second at most. */
+ * waits for the launch (order_wait.h). */
 void orion_partition_join(struct orion_process *process, struct orion_stream_record *stream_record,
                           struct orion_elsewhere elsewhere);
 

@@ -33,6 +33,8 @@ static const char *const words[ORION_SENTENCES] = {
         "a CUDA graph of this process cannot be stopped in between, so a high-priority process may wait for it",
     [ORION_SAY_PARKED] = "others need the GPU's memory, so this process has left it and waits; it goes on when there is room again",
     [ORION_SAY_LOST] = "the driver could not bring this process back: its CUDA calls fail or hang from now on; start it again",
+    [ORION_SAY_ORDER] =
+        "a launch has waited too long for work that it must follow, and no longer waits; results of this process may be wrong",
 };
 
 static _Thread_local bool another_table;

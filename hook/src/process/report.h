@@ -16,6 +16,7 @@ enum orion_sentence {
     ORION_SAY_WHOLE_GRAPH,  /* a graph longer than the window cannot be launched in pieces; a kernel's name follows */
     ORION_SAY_PARKED,       /* the process has left the GPU's memory */
     ORION_SAY_LOST,         /* it could not come back */
+    ORION_SAY_ORDER,        /* a launch goes without its order: be/order_wait.h */
     ORION_SENTENCES,
 };
 
