@@ -1,4 +1,6 @@
-/* Asks the agent about memory, on a connection of its own, and waits for a bounded time for the answer. */
+/* Asks the agent about memory, on a connection of its own, and waits for a bounded time for the answer. A process that has used up
+ * its file descriptors asks by a thread that has a table of its own, as CUDA needs none for an allocation. If that is impossible, too,
+ * no agent answers, and the process says why. */
 #ifndef ORION_MEMORY_WISH_H
 #define ORION_MEMORY_WISH_H
 

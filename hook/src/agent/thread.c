@@ -1,13 +1,7 @@
 #include "agent/thread.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "agent/membership.h"
 #include "hp/busy.h"
@@ -20,20 +14,13 @@
 #include "process/report.h"
 #include "slices/time_slice.h"
 #include "streams/stream_records.h"
+#include "system/descriptors.h"
 #include "system/environment.h"
 #include "system/system.h"
 
 /* How often hp's thread reads the socket; no message from the agent is urgent for hp. */
 #define HP_SOCKET_POLL_NS (250 * ORION_MILLISECOND)
 #define BE_POLL_NS (250 * ORION_MILLISECOND) /* how often launches are counted for the record page */
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
-#ifndef CLOSE_RANGE_UNSHARE
-#define CLOSE_RANGE_UNSHARE 2u
-#endif
-#define DESCRIPTORS_MOST (1u << 20) /* the kernel's default for what any process may have */
 
 static void count_launches(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
 {
@@ -108,38 +95,11 @@ static void serve_thread_client(struct orion_process *process, struct orion_gpu 
     }
 }
 
-/* By system calls: a library that has its own sockets may have replaced close(), with one table for all threads. */
-static void close_all(void)
-{
-    DIR *folder = opendir("/proc/thread-self/fd");
-    if (folder == NULL) {
-        struct rlimit limit;
-        unsigned most = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < DESCRIPTORS_MOST ? (unsigned)limit.rlim_cur
-                                                                                                   : DESCRIPTORS_MOST;
-        for (unsigned descriptor = 0; descriptor < most; descriptor++) syscall(SYS_close, descriptor);
-        return;
-    }
-    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        int descriptor = atoi(entry->d_name);
-        if (entry->d_name[0] != '.' && descriptor != dirfd(folder)) syscall(SYS_close, descriptor);
-    }
-    closedir(folder);
-}
-
-/* Gives this thread an empty descriptor table of its own. The first call does both; Linux before 5.9 and some filters of
- * system calls have no such call. If the table cannot be copied, it stays shared. Copies of the program's descriptors would
- * keep its pipes and sockets open after the program has closed them. */
-static void leave_descriptors(void)
-{
-    if (syscall(SYS_close_range, 0u, ~0u, CLOSE_RANGE_UNSHARE) == 0) return;
-    if (syscall(SYS_unshare, 0x400 /* CLONE_FILES */) == 0) close_all();
-}
-
 static void *run(void *argument)
 {
     struct orion_gpu *gpu = argument;
     struct orion_membership membership;
-    leave_descriptors();
+    orion_descriptors_leave();
     orion_report_from_another_table();
     prctl(PR_SET_NAME, "orion", 0, 0, 0);
     prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);

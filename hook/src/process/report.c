@@ -35,6 +35,8 @@ static const char *const words[ORION_SENTENCES] = {
     [ORION_SAY_LOST] = "the driver could not bring this process back: its CUDA calls fail or hang from now on; start it again",
     [ORION_SAY_ORDER] =
         "a launch has waited too long for work that it must follow, and no longer waits; results of this process may be wrong",
+    [ORION_SAY_DESCRIPTORS] =
+        "no file descriptor is free to ask the node agent for memory, so this process gets no more of its limit; raise `ulimit -n`",
 };
 
 static _Thread_local bool another_table;

@@ -17,6 +17,7 @@ enum orion_sentence {
     ORION_SAY_PARKED,       /* the process has left the GPU's memory */
     ORION_SAY_LOST,         /* it could not come back */
     ORION_SAY_ORDER,        /* a launch goes without its order: be/order_wait.h */
+    ORION_SAY_DESCRIPTORS,  /* the agent cannot be asked, because no file descriptor is free */
     ORION_SENTENCES,
 };
 

@@ -73,6 +73,7 @@
  *   exec                   exec of this program, in this process
  *   dlclose                dlopen of the driver, a look-up, dlclose
  *   closefds               closes every descriptor from 3 on
+ *   usefds N               lowers the limit of descriptors to N, and opens files until none is free; RESULT: how many
  *   exit, _exit            ends the process, with or without exit handlers */
 #include "scripted.h"
 
@@ -183,6 +184,7 @@ static const struct {
     {"exec", replace},
     {"dlclose", open_and_close},
     {"closefds", close_descriptors},
+    {"usefds", use_descriptors},
     {"exit", leave},
     {"_exit", leave_at_once},
 };

@@ -2,10 +2,12 @@
 #include "scripted.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,6 +90,18 @@ double close_descriptors(const struct arguments *at)
     (void)at;
     for (int fd = 3; fd < 1024; fd++) close(fd);
     return 0;
+}
+
+/* The least limit that the driver's own threads bear, so that few are opened. */
+double use_descriptors(const struct arguments *at)
+{
+    struct rlimit most;
+    getrlimit(RLIMIT_NOFILE, &most);
+    most.rlim_cur = (rlim_t)at->a;
+    if (setrlimit(RLIMIT_NOFILE, &most) != 0) return -1;
+    int opened = 0;
+    while (open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) opened++;
+    return errno == EMFILE ? opened : -1;
 }
 
 double leave(const struct arguments *at)

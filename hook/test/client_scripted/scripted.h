@@ -68,7 +68,8 @@ command unstopped;
 
 command pool_keeps, pool_takes, pool_gives, pool_trims, pool_holds, pool_ends;
 command graph_of_allocation, graph_runs, graph_uploads, graphs_hold;
-command touch, move_root, forks, fork_and_launch, spawn, replace, open_and_close, future, close_descriptors, leave, leave_at_once;
+command touch, move_root, forks, fork_and_launch, spawn, replace, open_and_close, future, close_descriptors, use_descriptors, leave,
+    leave_at_once;
 
 /* -- main.c: the answers --------------------------------------------------------------------------------------------- */
 
