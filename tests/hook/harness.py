@@ -86,8 +86,12 @@ class Machine:
 
     def run_contexts_together(self) -> None:
         """Let the GPUs run several processes' work at the same time, as under MPS. Call this before their first use."""
+        self.simulate(ORION_SIM_MODE="mps")
+
+    def simulate(self, **parameters: str) -> None:
+        """Give the GPUs other parameters, which the simulated machine reads once. Call this before their first use."""
         shutil.rmtree(self.folder / "sim", ignore_errors=True)
-        self.environment["ORION_SIM_MODE"] = "mps"
+        self.environment |= parameters
 
     # -- The agent -----------------------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ def parking(machine: Machine) -> ParkingSlot:
 @pytest.fixture
 def costly(bare_machine: Machine) -> ParkingSlot:
     """A slot whose processes take about 16 ms to leave and as long to come back."""
-    bare_machine.environment |= {"ORION_SIM_OUT_MS_PER_GIB": "64", "ORION_SIM_BACK_MS_PER_GIB": "64"}
+    bare_machine.simulate(ORION_SIM_OUT_MS_PER_GIB="64", ORION_SIM_BACK_MS_PER_GIB="64")
     bare_machine.start_agent()
     return ParkingSlot(bare_machine)
 

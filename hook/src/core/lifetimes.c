@@ -15,6 +15,7 @@
 #include "memory/contexts.h"
 #include "memory/pools.h"
 #include "parking/parking.h"
+#include "process/absence.h"
 #include "process/gpu.h"
 #include "process/process.h"
 #include "streams/capture.h"
@@ -300,6 +301,7 @@ void orion_process_ending(void)
     struct orion_process *process = orion_the_process;
     if (process == NULL || atomic_load(&process->gpu_count) == 0) return; /* in a forked child this memory is zero */
     orion_parking_end(process);
+    orion_absence_exits(process);
     orion_forbid_touch(process);
     atomic_store(&process->exits, 1);
     orion_stops_open(process);

@@ -43,9 +43,10 @@
     extern __typeof__(name) name __attribute__((alias("wrapped_" #name), visibility("default"))); \
     static CUresult wrapped_##name parameters
 
-/* Defines `real`, the driver's function. If there is no driver, or the driver is older than the function, the call
- * fails. */
+/* Defines `real`, the driver's function. If there is no driver, or the driver is older than the function, or the process exits while it is
+ * away, the call fails. */
 #define REAL(name) \
+    if (orion_is_gone()) return CUDA_ERROR_DEINITIALIZED; \
     void *address_of_real = __atomic_load_n(&orion_real[ROW_##name], __ATOMIC_ACQUIRE); \
     if (__builtin_expect(address_of_real == NULL, 0)) address_of_real = orion_resolve_row(ROW_##name); \
     if (__builtin_expect(address_of_real == NULL, 0)) return CUDA_ERROR_NOT_FOUND; \

@@ -73,7 +73,7 @@ static bool drains(struct orion_process *process, uint64_t until, bool asks, boo
     return true;
 }
 
-static struct orion_parking_outcome lock(struct orion_process *process)
+static struct orion_parking_outcome lock(struct orion_process *process, bool (*stops)(struct orion_process *))
 {
     CUcheckpointLockArgs most = {.timeoutMs = LOCK_MOST_MS};
     CUresult result = orion_driver.cuCheckpointProcessLock((int)getpid(), &most);
@@ -81,13 +81,14 @@ static struct orion_parking_outcome lock(struct orion_process *process)
     /* Now no call of the program runs. A capture that began just before is still open, and memory may have become shared. */
     enum orion_parking_reason reason =
         atomic_load(&process->captures) > 0 ? ORION_PARKING_REASON_CAPTURING : orion_parking_refusal(process);
+    if (stops(process)) reason = ORION_PARKING_REASON_BUSY;
     if (reason != ORION_PARKING_REASON_NONE) orion_driver.cuCheckpointProcessUnlock((int)getpid(), NULL);
     return (struct orion_parking_outcome){reason, CUDA_SUCCESS};
 }
 
-static struct orion_parking_outcome copy_out(struct orion_process *process)
+static struct orion_parking_outcome copy_out(struct orion_process *process, bool (*stops)(struct orion_process *))
 {
-    struct orion_parking_outcome outcome = lock(process);
+    struct orion_parking_outcome outcome = lock(process, stops);
     if (outcome.reason != ORION_PARKING_REASON_NONE) return outcome;
     outcome = went(ORION_PARKING_REASON_CHECKPOINT, orion_driver.cuCheckpointProcessCheckpoint((int)getpid(), NULL));
     if (outcome.reason != ORION_PARKING_REASON_NONE) orion_driver.cuCheckpointProcessUnlock((int)getpid(), NULL);
@@ -119,7 +120,8 @@ struct orion_parking_outcome orion_parking_leave(struct orion_process *process, 
     open_stops(process);
     if (drains(process, orion_now() + DRAIN_MOST_NS, true, stops)) {
         bool is_absent = orion_absence_begin(process, orion_now() + CALLS_MOST_NS);
-        outcome = is_absent ? copy_out(process) : (struct orion_parking_outcome){ORION_PARKING_REASON_LOCK, CUDA_SUCCESS};
+        if (!is_absent) outcome.reason = ORION_PARKING_REASON_LOCK;
+        else if (!stops(process)) outcome = copy_out(process, stops);
     }
     if (outcome.reason != ORION_PARKING_REASON_NONE) go_on(process);
     *stopped = outcome.reason == ORION_PARKING_REASON_BUSY && stops(process);

@@ -1,5 +1,6 @@
 #include "process/absence.h"
 
+#include "process/parking_wish.h"
 #include "process/process.h"
 #include "system/system.h"
 
@@ -40,4 +41,14 @@ void orion_absence_end(struct orion_process *process)
 {
     if (atomic_fetch_and(&process->errands, ~(uint32_t)ORION_ERRAND_ABSENT) & ORION_ERRAND_ABSENT)
         orion_futex_wake_all(&process->errands, false);
+}
+
+atomic_bool orion_has_gone;
+
+/* The parker begins the absence and then asks whether the process exits; this is the other way round. Both are sequentially consistent, so
+ * at least one of the two sees the other. */
+void orion_absence_exits(struct orion_process *process)
+{
+    if ((atomic_load(&process->errands) & ORION_ERRAND_ABSENT) && orion_parking_is_wished(process))
+        atomic_store(&orion_has_gone, true);
 }

@@ -6,6 +6,7 @@
 #ifndef ORION_ABSENCE_H
 #define ORION_ABSENCE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -24,5 +25,12 @@ void orion_present_end(struct orion_process *process, enum orion_presence presen
 /* From now on no such call begins, and none runs. False: one still ran at `until`, in ns of orion_now; then all may go on. */
 bool orion_absence_begin(struct orion_process *process, uint64_t until);
 void orion_absence_end(struct orion_process *process);
+
+/* The process exits, and the parker knows. If it is away or leaves, and shall stay away, its exit handlers would wait in the driver for a
+ * return that may be hours away. So from now on the wrappers make no call, and return the error that the driver gives behind its own end. */
+void orion_absence_exits(struct orion_process *process);
+
+extern atomic_bool orion_has_gone;
+static inline bool orion_is_gone(void) { return __builtin_expect(atomic_load_explicit(&orion_has_gone, memory_order_relaxed), 0); }
 
 #endif

@@ -74,7 +74,9 @@
  *   dlclose                dlopen of the driver, a look-up, dlclose
  *   closefds               closes every descriptor from 3 on
  *   usefds N               lowers the limit of descriptors to N, and opens files until none is free; RESULT: how many
- *   exit, _exit            ends the process, with or without exit handlers */
+ *   exit, _exit            ends the process, with or without exit handlers
+ *   threadexit WAY         the same in another thread: 0 exit, 1 _exit
+ *   atexit CALL            an exit handler calls 0 cuMemFree, 1 cuLaunchKernel, 2 cuStreamSynchronize, 3 cuMemAlloc, 4 cuMemcpyDtoH */
 #include "scripted.h"
 
 #include <stdio.h>
@@ -187,6 +189,8 @@ static const struct {
     {"usefds", use_descriptors},
     {"exit", leave},
     {"_exit", leave_at_once},
+    {"threadexit", exit_in_thread},
+    {"atexit", at_exit},
 };
 
 static double obey(const char *name, const struct arguments *at)

@@ -64,6 +64,10 @@ command churn, room;
 
 command unstopped;
 
+/* -- exits.c: what a process does while it exits ----------------------------------------------------------------------------- */
+
+command at_exit, exit_in_thread;
+
 /* -- pools.c: memory pools, and memory of graphs --------------------------------------------------------------------------- */
 
 command pool_keeps, pool_takes, pool_gives, pool_trims, pool_holds, pool_ends;
