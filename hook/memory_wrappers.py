@@ -69,7 +69,8 @@ def memory(function: Function, declaration: Declaration) -> list[str]:
     device = declaration.options.get("device")
     joins = [f"orion_context_creating({device});"] if device else []
     if kind == "informs":
-        inform = f"if (result == CUDA_SUCCESS) orion_room_is_asked({device or 'orion_memory_device()'}, {arguments});"
+        asked = "orion_narrow_room_is_asked" if "narrow" in declaration.words else "orion_room_is_asked"
+        inform = f"if (result == CUDA_SUCCESS) {asked}({device or 'orion_memory_device()'}, {arguments});"
         return calling(function, [inform])
     if kind in _OF_POOLS:
         return _OF_POOLS[kind](function, declaration, arguments)

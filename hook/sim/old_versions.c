@@ -1,6 +1,8 @@
 /* Former versions of functions, for programs built against older headers. Each is the present function under another
- * name or with fewer arguments. The 32-bit versions of CUDA 2 are not supported. */
+ * name or with fewer arguments. Of the 32-bit versions of CUDA 2 only those are supported that tell how much memory there is. */
 #define __CUDA_API_VERSION_INTERNAL
+#include <limits.h>
+
 #include "sim.h"
 
 CUresult CUDAAPI cuCtxCreate(CUcontext *context, unsigned flags, CUdevice device) { return cuCtxCreate_v2(context, flags, device); }
@@ -20,6 +22,23 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags)
     return cuDevicePrimaryCtxSetFlags_v2(device, flags);
 }
 CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice device) { return cuDeviceGetUuid_v2(uuid, device); }
+static unsigned narrowed(size_t bytes) { return bytes < UINT_MAX ? (unsigned)bytes : UINT_MAX; }
+
+CUresult CUDAAPI cuMemGetInfo(unsigned *available, unsigned *total)
+{
+    size_t wide_available = 0, wide_total = 0;
+    CUresult result = cuMemGetInfo_v2(&wide_available, &wide_total);
+    if (available) *available = narrowed(wide_available);
+    if (total) *total = narrowed(wide_total);
+    return result;
+}
+CUresult CUDAAPI cuDeviceTotalMem(unsigned *bytes, CUdevice device)
+{
+    size_t wide = 0;
+    CUresult result = cuDeviceTotalMem_v2(bytes ? &wide : NULL, device);
+    if (bytes) *bytes = narrowed(wide);
+    return result;
+}
 CUresult CUDAAPI cuMemHostRegister(void *pointer, size_t size, unsigned flags)
 {
     return cuMemHostRegister_v2(pointer, size, flags);

@@ -5,6 +5,7 @@ context        becomes a CUDA client
 allocate N     allocates N bytes; the answer is the driver's result
 info           cuMemGetInfo: free and total
 total          cuDeviceTotalMem, which needs no context
+narrow         both functions of CUDA 2, of 32 bits: free and total, and the total again
 greedy N       allocates N times 0.95 of what NVML shows as free; the answer is the list of the driver's results
 """
 
@@ -84,6 +85,12 @@ class Cuda:
         self._check(self._driver.cuDeviceTotalMem_v2(ctypes.byref(total), 0))
         return total.value
 
+    def narrow(self) -> list[int]:
+        free, total, of_device = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
+        self._check(self._driver.cuMemGetInfo(ctypes.byref(free), ctypes.byref(total)))
+        self._check(self._driver.cuDeviceTotalMem(ctypes.byref(of_device), 0))
+        return [free.value, total.value, of_device.value]
+
     def _check(self, result: int) -> None:
         assert result == 0, result
 
@@ -107,6 +114,8 @@ def main() -> None:
         elif command == "total":
             cuda = cuda or Cuda()
             answer = cuda.total()
+        elif command == "narrow":
+            answer = cuda.narrow()
         elif command == "crowd":
             answer = crowd(handle, int(numbers[0]))
         elif command == "fork":

@@ -52,6 +52,19 @@ def test_what_the_gpu_lacks_is_not_free(limited: Machine, start: Start) -> None:
     assert monitor.memory()[2] == monitor.do("info")[0]
 
 
+def test_functions_whose_figures_have_32_bits_show_the_grant(limited: Machine, start: Start) -> None:
+    most = (1 << 32) - 1
+    monitor = client(start)
+    assert monitor.do(f"allocate {100 * MIB}") == 0
+    free = monitor.memory()[2]
+    assert monitor.do("narrow") == [free, LIMIT, LIMIT]
+    limited.agent.set_grant(limited.uuids[0], "be-0", memory_limit_bytes=8 << 30)
+    eventually(lambda: monitor.do("narrow") == [most, most, most], "more than they hold is the most that they hold")
+    assert monitor.do(f"allocate {6 << 30}") == 0
+    free = (2 << 30) - 100 * MIB
+    eventually(lambda: monitor.do("narrow") == [free, most, most], "less than 4 GiB is left")
+
+
 @pytest.mark.parametrize("agent", [True, False])
 def test_what_nothing_limits_is_unchanged(bare_machine: Machine, start: Start, agent: bool) -> None:
     if agent:

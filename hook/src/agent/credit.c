@@ -1,7 +1,10 @@
 #include "agent/credit.h"
 
+#include <limits.h>
+
 #include "agent/credit_request.h"
 #include "agent/view.h"
+#include "generated/driver.h"
 #include "memory/memory.h"
 #include "memory/pools.h"
 
@@ -55,6 +58,19 @@ void orion_room_is_asked(CUdevice device, size_t *free_bytes, size_t *total_byte
     }
     tell_first(device);
     orion_memory_info(device, free_bytes, total_bytes);
+}
+
+static unsigned narrowed(size_t bytes) { return bytes < UINT_MAX ? (unsigned)bytes : UINT_MAX; }
+
+/* What the driver writes for a GPU of more than 4 GiB is not documented, so it counts only where there is no limit. */
+void orion_narrow_room_is_asked(CUdevice device, unsigned *free_bytes, unsigned *total_bytes)
+{
+    size_t of_gpu, total = SIZE_MAX, left = SIZE_MAX;
+    if (free_bytes != NULL && orion_driver.cuMemGetInfo_v2 != NULL) orion_driver.cuMemGetInfo_v2(&left, &of_gpu);
+    orion_room_is_asked(device, free_bytes != NULL ? &left : NULL, &total);
+    if (total == SIZE_MAX) return;
+    if (free_bytes != NULL) *free_bytes = narrowed(left);
+    if (total_bytes != NULL) *total_bytes = narrowed(total);
 }
 
 bool orion_allocation_may_begin(CUdevice device, uint64_t bytes, enum orion_memory_kind kind)

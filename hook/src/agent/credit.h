@@ -17,6 +17,9 @@ bool orion_allocation_may_begin(CUdevice device, uint64_t bytes, enum orion_memo
  * becomes no client: then this function does not wait for a join. */
 void orion_room_is_asked(CUdevice device, size_t *free_bytes, size_t *total_bytes);
 
+/* The same for the functions of CUDA 2, whose figures have 32 bits: more than those hold is shown as the most that they hold. */
+void orion_narrow_room_is_asked(CUdevice device, unsigned *free_bytes, unsigned *total_bytes);
+
 /* orion_allocation_may_begin for an allocation from a pool (memory/pools.h). */
 struct orion_pooling;
 bool orion_pool_may_begin(struct orion_pooling *pooling);
