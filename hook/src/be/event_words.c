@@ -14,7 +14,7 @@ static bool needs_words(const struct orion_process *process, const struct orion_
 {
     const struct orion_gpu *gpu = stream_record->gpu;
     return atomic_load_explicit(&gpu->role, memory_order_relaxed) == ORION_ROLE_BE && gpu->client == 0 &&
-           orion_stream_record_has_handle(process, stream_record);
+           (orion_stream_record_has_handle(process, stream_record) || orion_stream_record_is_of_this_thread(stream_record));
 }
 
 static bool is_ready(struct orion_process *process, struct orion_stream_record *stream_record)

@@ -23,6 +23,30 @@ double crowd(const struct arguments *at)
     return result;
 }
 
+static void *launch_and_end(void *microseconds)
+{
+    CUresult result = cuCtxSetCurrent(used->context);
+    if (result == CUDA_SUCCESS) result = launch(*(uint64_t *)microseconds, 3);
+    if (result == CUDA_SUCCESS) result = cuEventRecord(used->event, CU_STREAM_PER_THREAD);
+    return (void *)(uintptr_t)result;
+}
+
+double threads_that_end(const struct arguments *at)
+{
+    CUresult result = CUDA_SUCCESS;
+    uint64_t microseconds = (uint64_t)at->b;
+    for (long i = 0; i < (long)at->a && result == CUDA_SUCCESS; i++) {
+        pthread_t thread;
+        void *of_thread;
+        if (pthread_create(&thread, NULL, launch_and_end, &microseconds) != 0) return -1;
+        pthread_join(thread, &of_thread);
+        result = (CUresult)(uintptr_t)of_thread;
+        if (result == CUDA_SUCCESS) result = cuStreamWaitEvent(used->streams[2], used->event, 0);
+        if (result == CUDA_SUCCESS) result = launch(microseconds, 2);
+    }
+    return result;
+}
+
 double reset(const struct arguments *at)
 {
     CUdevice device;

@@ -33,6 +33,7 @@
  *   threads N SECONDS US   N threads, each launches and synchronises at random on its own stream; RESULT: launches
  *   streams N US           N times: a stream is created, launched on, destroyed
  *   crowd N                creates and keeps N streams, numbered from 4 on, each with one short kernel
+ *   endings N US           N times: a thread launches on its default stream, records an event and ends; then stream 2 waits and launches
  *   reset                  cuDevicePrimaryCtxReset with work under way, then init again
  *   retain SECONDS US      keeps retaining and releasing the primary context while a thread launches; RESULT: launches
  *   context US [BYTES [WAY]]     creates another context, launches on it, allocates in it, destroys it
@@ -140,6 +141,7 @@ static const struct {
     {"handshake", handshake},
     {"streams", streams},
     {"crowd", crowd},
+    {"endings", threads_that_end},
     {"reset", reset},
     {"retain", retain},
     {"context", another_context},

@@ -52,7 +52,7 @@ command mute, make_graph, play, written, own_launches, unmake;
  *    does around CUDA ----------------------------------------------------------------------------------------------------- */
 
 command loop, pausing, stamps, flood, serve, threads, handshake;
-command streams, crowd, reset, retain, another_context;
+command streams, crowd, threads_that_end, reset, retain, another_context;
 command allocate, allocate_many, is_managed, share_last, pin_last, ask_last, free_last, unmap, copy_in, information, total_memory,
     inform;
 
