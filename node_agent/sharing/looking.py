@@ -1,4 +1,8 @@
-"""The loop that checks the GPUs: often while clients are active, rarely while they are not."""
+"""The loop that checks the GPUs: often while clients are active, rarely while they are not.
+
+While no slots compete for turns anywhere, each GPU is checked in its own time. Else all are checked together, because
+the turns of jobs depend on all of their GPUs.
+"""
 
 import asyncio
 import contextlib
@@ -9,6 +13,8 @@ from orion.node_agent.pacing.tolerating import Tolerating
 from orion.node_agent.sharing.served import ServedGpu
 
 _LOOK_SECONDS = 0.1
+_EARLY = 0.25
+""" A check is made so much earlier, as a part of the time between two, if another one is made then. """
 _LOOKING_MAX = 0.02
 """ The maximum part of a CPU core that frequent checks may use; they are less frequent if they cost more. """
 
@@ -41,7 +47,7 @@ class Looking:
         """Check the GPUs until cancelled."""
         worked = time.thread_time()
         while True:
-            seconds = self.look()
+            seconds = self.look(only_due=True)
             before, worked = worked, time.thread_time()
             seconds = max(seconds, min(_LOOK_SECONDS, (worked - before) / _LOOKING_MAX))
             self._wake.clear()
@@ -50,15 +56,20 @@ class Looking:
                     await self._wake.wait()
                     await asyncio.sleep(_LOOK_SECONDS)
 
-    def look(self) -> float:
-        """Check every GPU once; return the seconds until the next check. A failure of one GPU stops no other check."""
+    def look(self, *, only_due: bool = False) -> float:
+        """Check the GPUs, or those whose time has come; return the seconds until the next check.
+
+        A failure of one GPU stops no other check.
+        """
         now = time.monotonic_ns()
+        only_due &= not any(gpu.turns.competing for gpu in self._gpus.values())
         self._tolerating = {uuid: self._tolerating.get(uuid) or Tolerating(f"{uuid}: a check") for uuid in self._gpus}
         for uuid, gpu in list(self._gpus.items()):
             with self._tolerating[uuid]:
-                gpu.look(now)
+                if not only_due or gpu.seconds_left(now) <= _EARLY * gpu.look_seconds:
+                    gpu.look(now)
         with self._saving:
             if any(gpu.unsaved for gpu in self._gpus.values()):
                 self._save()
         self._looked = time.monotonic()
-        return min((gpu.look_seconds for gpu in self._gpus.values()), default=_LOOK_SECONDS)
+        return min((gpu.seconds_left(now) for gpu in self._gpus.values()), default=_LOOK_SECONDS)

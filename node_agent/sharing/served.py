@@ -86,6 +86,7 @@ class ServedGpu:
 
     def look(self, now_ns: int) -> None:
         """Check the clients."""
+        self._looked_ns = now_ns  # also if the check fails, so that the next one comes in its time
         self.joining.look(now_ns)
         look = self.activity.look()
         self.activity.share_out()
@@ -95,7 +96,6 @@ class ServedGpu:
             self.conditions.look()
             for slot in self.shared_gpu.slots.values():
                 slot.knowledge.save()
-        self._looked_ns = now_ns
         if look.anything or self.shared_gpu.stopped:
             self._active_ns = now_ns
 
@@ -187,6 +187,10 @@ class ServedGpu:
         else:
             seconds = _IDLE_SECONDS if self._looked_ns - self._active_ns > _IDLE_AFTER_NS else _CLIENTS_SECONDS
         return min(seconds, _WATCHED_SECONDS) if self.ceilings.watched else seconds
+
+    def seconds_left(self, now_ns: int) -> float:
+        """Return the time until the next check."""
+        return self.look_seconds - (now_ns - self._looked_ns) / 1e9
 
     def _plan(self, look: Look) -> None:
         """Plan when slots may launch: the turns of the be slots, and hp slots that have a limit."""
