@@ -23,9 +23,10 @@ leaves again at once, and waits for its turn: its first large allocation would f
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
+from orion.node_agent.parking.balance import Balance
 from orion.node_agent.parking.view import Place, Tenant, View, Wishes
 
 
@@ -37,55 +38,44 @@ def decide(view: View) -> Wishes:
 class _Deciding:
     def __init__(self, view: View) -> None:
         self._view = view
-        self._at = {place: [each for each in view.tenants if each.place is place] for place in Place}
-        self._leave: list[Tenant] = []
-        self._left: set[str] = set()
-        """ The names of those in `_leave`. """
-        self._back: dict[str, Mapping[str, int]] = {}
-        """ How much room those need that come back, by GPU. """
-        self._hopeless: set[str] = set()
-        self._helpless: set[str] = set()
-        self._wished = {gpu: room.wished for gpu, room in view.cards.items()}
+        self._movable = {each.name for each in view.tenants if each.place is Place.HERE and self._may_leave(each)}
+        on: defaultdict[str, list[Tenant]] = defaultdict(list)
+        self._charged = Counter[str]()
+        """ What those that are leaving take of host memory. """
+        for each in view.tenants:
+            for gpu in each.gpus:
+                on[gpu].append(each)
+            if each.place is Place.LEAVING:
+                self._charged.update(each.charged)
+        self._somebody_leaves = any(each.place is Place.LEAVING for each in view.tenants)
+        self._gpus = {gpu: Balance(gpu, room, on[gpu], self._movable) for gpu, room in view.cards.items()}
+        self._leave, self._back = list[str](), list[str]()
+        self._hopeless, self._helpless = set[str](), set[str]()
 
     def wishes(self) -> Wishes:
-        for tenant in self._here():
-            if tenant.is_wished_away and self._may_leave(tenant):
+        for tenant in self._view.tenants:
+            if tenant.is_wished_away and tenant.name in self._movable:
                 self._choose(tenant)
-        for gpu in self._view.cards:
-            self._make_room(gpu)
-            self._make_wait(gpu)
-            self._turn_away(gpu)
+        for gpu, balance in self._gpus.items():
+            if balance.room.free is not None:
+                self._make_room(gpu, balance)
+                self._make_wait(gpu, balance)
+                self._turn_away(gpu, balance)
         self._let_back()
-        leave = tuple(each.name for each in self._leave)
-        return Wishes(leave, tuple(self._back), frozenset(self._helpless), frozenset(self._hopeless))
+        return Wishes(tuple(self._leave), tuple(self._back), frozenset(self._helpless), frozenset(self._hopeless))
 
     def _choose(self, tenant: Tenant) -> None:
-        if self._fits_host(tenant, self._charged()):  # else once those have left that are leaving now
-            self._leave.append(tenant)
-            self._left.add(tenant.name)
+        if self._fits_host(tenant, self._charged):  # else once those have left that are leaving now
+            self._leave.append(tenant.name)
+            self._charged.update(tenant.charged)
+            for gpu in tenant.gpus & self._gpus.keys():
+                self._gpus[gpu].leaves(tenant)
 
-    # -- Who is where --------------------------------------------------------------------------------------------------
-
-    def _here(self) -> list[Tenant]:
-        """Return the tenants that are here and have not been chosen to leave."""
-        return [each for each in self._at[Place.HERE] if each.name not in self._left]
-
-    def _leaving(self) -> list[Tenant]:
-        return self._at[Place.LEAVING] + self._leave
-
-    def _returning(self) -> list[Tenant]:
-        return self._at[Place.RETURNING]
+    # -- Who may move --------------------------------------------------------------------------------------------------
 
     def _may_leave(self, tenant: Tenant) -> bool:
         is_asked = tenant.parks and not tenant.is_hp and self._view.now >= tenant.refused_until
         return is_asked and not self._view.lacks_host_memory(tenant)
-
-    def _charged(self) -> Counter[str]:
-        """Return what those that are leaving take of host memory."""
-        charged = Counter[str]()
-        for each in self._leaving():
-            charged.update(each.charged)
-        return charged
 
     def _fits_host(self, tenant: Tenant, charged: Mapping[str, int]) -> bool:
         """Return whether host memory can hold what it has on the GPUs, beside what is charged for others."""
@@ -98,119 +88,77 @@ class _Deciding:
         """Return whether it had to leave early, and shall not come and go."""
         return not tenant.is_half and self._view.now - tenant.came < self._view.stay_seconds(tenant)
 
-    # -- Room ----------------------------------------------------------------------------------------------------------
-
-    def _coming(self, gpu: str) -> int:
-        begun = sum(each.coming.get(gpu, each.held.get(gpu, 0)) for each in self._returning())
-        return max(0, begun - self._view.cards[gpu].restored) + sum(size.get(gpu, 0) for size in self._back.values())
-
-    def _growth(self, gpu: str, tenants: Iterable[Tenant]) -> int:
-        return sum(each.needs(gpu) - each.frees(gpu) for each in tenants)
-
-    def _soon(self, gpu: str) -> int:
-        """Return what will be free once those who move have moved."""
-        free = self._view.cards[gpu].free or 0
-        return free - self._coming(gpu) + sum(each.frees(gpu) for each in self._leaving())
-
-    def _for_return(self, gpu: str) -> int:
-        """Return what those who come back may take at this moment."""
-        room = self._view.cards[gpu]
-        kept = room.reserve + room.margin + room.promised + room.kept + self._wished[gpu]
-        growth = self._growth(gpu, [*self._here(), *self._returning()])
-        return (room.free or 0) - self._coming(gpu) - kept - growth
-
-    def _hp_takes(self, gpu: str, seconds: float) -> int:
-        """Return what hp will take in that time if it goes on as at this time."""
-        room = self._view.cards[gpu]
-        return min(room.most, math.ceil(room.rate * seconds))
-
     # -- Leaving -------------------------------------------------------------------------------------------------------
 
-    def _make_room(self, gpu: str) -> None:
-        room = self._view.cards[gpu]
-        if room.free is None:
-            return
-        movable = [each for each in self._here() if gpu in each.held and self._may_leave(each)]
+    def _make_room(self, gpu: str, balance: Balance) -> None:
+        movable = [each for each in balance.here.values() if gpu in each.held and each.name in self._movable]
         # Nobody leaves for what hp was given: it was free, and hp may have taken it already. If not, hp asks again.
-        most = self._soon(gpu) + sum(each.frees(gpu) for each in [*movable, *self._returning()])
-        if self._wished[gpu] > most:
+        if balance.wished > balance.soon + sum(each.frees(gpu) for each in movable) + balance.returning:
             self._hopeless.add(gpu)
-            self._wished[gpu] = 0
-        wished = self._wished[gpu]
-        due = [each for each in movable if self._is_due(gpu, each)]
-        self._until(gpu, wished + room.reserve + room.promised, due)
-        if wished:
-            self._until(gpu, wished, movable)
+            balance.wished = 0
+        self._until(gpu, balance, balance.reserved, [each for each in movable if self._is_due(balance, each)])
+        if balance.wished:
+            self._until(gpu, balance, balance.wished, movable)
 
-    def _is_due(self, gpu: str, tenant: Tenant) -> bool:
+    def _is_due(self, balance: Balance, tenant: Tenant) -> bool:
         """Return whether it leaves for the reserve."""
         if not tenant.has_returned or self._has_stayed(tenant):
             return True
         rest = tenant.since + self._view.stay_seconds(tenant) - self._view.now
-        return self._soon(gpu) < self._view.cards[gpu].rate * rest
+        return balance.soon < balance.room.rate * rest
 
-    def _until(self, gpu: str, needed: int, candidates: Iterable[Tenant]) -> None:
+    def _until(self, gpu: str, balance: Balance, needed: int, candidates: Iterable[Tenant]) -> None:
         """Let tenants leave until so much will be free."""
-        left = [each for each in candidates if each.held.get(gpu, 0) > 0 and each.name not in self._left]
-        while left and (short := needed - self._soon(gpu)) > 0:
+        left = [each for each in candidates if each.held[gpu] > 0 and each.name in balance.here]
+        while left and (short := needed - balance.soon) > 0:
             best = min(left, key=_cost(gpu, short))
             left.remove(best)
             self._choose(best)
 
-    def _make_wait(self, gpu: str) -> None:
+    def _make_wait(self, gpu: str, balance: Balance) -> None:
         """Let those whose allocations find no room wait for their turn, until there is room for those of the others."""
-        room = self._view.cards[gpu]
-        if room.free is None:
-            return
-        kept = room.reserve + room.promised + room.kept + self._wished[gpu]
-        cramped = [each for each in self._here() if each.lacks.get(gpu)]
+        cramped = [each for each in balance.here.values() if each.lacks.get(gpu)]
         for tenant in sorted(cramped, key=lambda each: (-each.clock, -each.since, each.name)):
-            if self._soon(gpu) - kept >= sum(each.lacks.get(gpu, 0) for each in self._here()):
+            if balance.soon - balance.reserved - balance.room.kept >= balance.lacks:
                 return
-            if self._may_leave(tenant) and self._is_possible(tenant.held, without_reserve=True):
+            if tenant.name in self._movable and self._is_possible(tenant.held, without_reserve=True):
                 self._choose(tenant)
             else:
                 self._helpless.add(tenant.name)
 
-    def _turn_away(self, gpu: str) -> None:
+    def _turn_away(self, gpu: str, balance: Balance) -> None:
         """Let the newest tenants leave again if all together may need more than there is."""
-        room = self._view.cards[gpu]
-        if room.free is None:
-            return
-        kept = room.reserve + room.promised + self._wished[gpu]
-        new = [each for each in self._here() if each.is_new and self._may_leave(each) and gpu in each.gpus]
+        new = [each for each in balance.here.values() if each.is_new and each.name in self._movable]
         for tenant in sorted(new, key=lambda each: (-each.since, each.name)):
-            here = [each for each in self._here() if each.parks and gpu in each.gpus]
-            beside = len(here) > 1 or any(gpu in each.gpus for each in self._returning())
-            held, needs = tenant.held.get(gpu, 0), tenant.needs(gpu)
-            if not beside:
+            if balance.number <= 1:  # nobody is beside it
                 return
-            growth = self._growth(gpu, [*self._here(), *self._returning()])
-            is_short = self._soon(gpu) - kept - growth < 0
+            held, needs = tenant.held.get(gpu, 0), tenant.needs(gpu)
+            is_short = balance.soon - balance.reserved - balance.growth < 0
             # It takes its memory now: what others are about to leave comes too late for it, and is for those who wait.
-            is_early = 2 * held < needs and self._for_return(gpu) + room.margin < 0
+            is_early = 2 * held < needs and balance.for_return + balance.room.margin < 0
             if needs > held and (is_short or is_early):
                 self._choose(tenant)
 
     # -- Coming back ---------------------------------------------------------------------------------------------------
 
     def _let_back(self) -> None:
-        away = [each for each in self._at[Place.AWAY] if not each.is_wished_away and not self._rests(each)]
+        away = [each for each in self._view.tenants if each.place is Place.AWAY and not each.is_wished_away]
         awaited = set[str]()
         for tenant in sorted(away, key=lambda each: (not each.is_half, each.clock, each.since, each.name)):
-            if awaited & tenant.gpus or any(self._free(gpu) is None for gpu in tenant.gpus):
+            if self._rests(tenant) or awaited & tenant.gpus or not all(map(self._is_known, tenant.gpus)):
                 continue
             size = self._return_size(tenant)
             if not self._is_possible(size):
                 continue
-            if all(self._for_return(gpu) >= amount for gpu, amount in size.items()):
-                self._back[tenant.name] = size
+            if all(self._gpus[gpu].for_return >= amount for gpu, amount in size.items()):
+                self._back.append(tenant.name)
+                for gpu, amount in size.items():
+                    self._gpus[gpu].returns(amount)
             elif self._make_turn(tenant, size):
                 awaited |= tenant.gpus
 
-    def _free(self, gpu: str) -> int | None:
-        room = self._view.cards.get(gpu)
-        return room.free if room else None
+    def _is_known(self, gpu: str) -> bool:
+        return gpu in self._gpus and self._gpus[gpu].room.free is not None
 
     def _return_size(self, tenant: Tenant) -> dict[str, int]:
         """Return the room for a tenant that comes back: what it may need if there can be so much, else the least.
@@ -218,12 +166,17 @@ class _Deciding:
         What hp takes meanwhile is part of it.
         """
         part = 1 + self._view.margin_part
-        sizes = [
-            {gpu: math.ceil(amount(gpu) * part) for gpu in tenant.gpus}
-            for amount in (tenant.needs, lambda gpu: tenant.held.get(gpu, 0), tenant.frees)
-        ]
-        size = next((each for each in sizes if self._is_possible(each)), sizes[-1])
+        size: dict[str, int] = {}
+        for amount in (tenant.needs, lambda gpu: tenant.held.get(gpu, 0), tenant.frees):
+            size = {gpu: math.ceil(amount(gpu) * part) for gpu in tenant.gpus}
+            if self._is_possible(size):
+                break
         return {gpu: amount + self._hp_takes(gpu, self._view.stay_seconds(tenant)) for gpu, amount in size.items()}
+
+    def _hp_takes(self, gpu: str, seconds: float) -> int:
+        """Return what hp will take in that time if it goes on as at this time."""
+        room = self._view.cards[gpu]
+        return min(room.most, math.ceil(room.rate * seconds))
 
     def _is_possible(self, size: Mapping[str, int], without_reserve: bool = False) -> bool:
         """Return whether there is the room once all others that can leave have left.
@@ -233,16 +186,7 @@ class _Deciding:
             without_reserve: what is kept for hp counts as room, because hp may need less later.
         """
         reserves = {gpu: self._view.cards[gpu].reserve if without_reserve else 0 for gpu in size}
-        return all(self._for_return(gpu) + self._others(gpu) + reserves[gpu] >= amount for gpu, amount in size.items())
-
-    def _others(self, gpu: str) -> int:
-        leaving = sum(each.held.get(gpu, 0) for each in self._leaving())
-        others = [*self._returning(), *(each for each in self._here() if self._may_leave(each))]
-        return leaving + sum(each.needs(gpu) for each in others)
-
-    def _somebody_moves(self, gpus: frozenset[str]) -> bool:
-        moving = [each.gpus for each in [*self._leaving(), *self._returning()]]
-        return any(gpus & each for each in [*moving, *(frozenset(size) for size in self._back.values())])
+        return all(self._gpus[gpu].at_most + reserves[gpu] >= amount for gpu, amount in size.items())
 
     def _make_turn(self, tenant: Tenant, size: Mapping[str, int]) -> bool:
         """Let others leave for a tenant whose turn it is, if that makes enough room for it.
@@ -251,16 +195,17 @@ class _Deciding:
             Whether nobody may overtake it: not if only host memory keeps it away. Those who come back meanwhile give
             back as much host memory as they need when they leave again for it.
         """
-        if self._somebody_moves(tenant.gpus):
+        if any(self._gpus[gpu].moves for gpu in tenant.gpus):
             return True
-        lacking = {gpu: amount - self._for_return(gpu) for gpu, amount in size.items()}
+        lacking = {gpu: amount - self._gpus[gpu].for_return for gpu, amount in size.items()}
+        here = {name: each for gpu in tenant.gpus for name, each in self._gpus[gpu].here.items()}
         longest = sorted(
-            (each for each in self._here() if self._gives_way(each, tenant)),
+            (each for each in here.values() if self._gives_way(each, tenant)),
             key=lambda each: (-each.clock, each.name),
         )
         if any(sum(each.needs(gpu) for each in longest) < amount for gpu, amount in lacking.items()):
             return True
-        chosen, charged = list[Tenant](), self._charged()
+        chosen, charged = list[Tenant](), self._charged.copy()
         for each in longest:
             if max(lacking.values(), default=0) <= 0:
                 break
@@ -273,13 +218,13 @@ class _Deciding:
         if max(lacking.values(), default=0) <= 0:
             for each in chosen:
                 self._choose(each)
-        return bool(self._leaving())
+        return bool(self._leave) or self._somebody_leaves
 
     def _gives_way(self, tenant: Tenant, waiting: Tenant) -> bool:
         """Return whether a tenant that is here may have to leave for one whose turn it is."""
         if not any(map(tenant.needs, waiting.gpus)) or not (waiting.is_half or tenant.clock > waiting.clock):
             return False
-        return self._may_leave(tenant) and self._has_stayed(tenant)
+        return tenant.name in self._movable and self._has_stayed(tenant)
 
 
 def _cost(gpu: str, short: int) -> Callable[[Tenant], tuple[bool, int, float, str]]:

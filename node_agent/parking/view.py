@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 _LEAST_WEIGHT = 1e-6
 
@@ -114,7 +115,7 @@ class Tenant:
         """Return what becomes free on a GPU when it leaves."""
         return self.held.get(gpu, 0) - self.lacks.get(gpu, 0)
 
-    @property
+    @cached_property
     def gpus(self) -> frozenset[str]:
         """The GPUs that it uses."""
         return frozenset(self.held) | frozenset(self.wants)
