@@ -56,7 +56,7 @@ class Asked(NamedTuple):
     held: int
     """ What it held then, in bytes. """
     parked_seconds: float
-    """ For how long it has said that it has left, or that its memory is lost; 0: it has not. """
+    """ For how long it had said that it has left, or that its memory is lost, when the driver was asked. """
     listed: int
     """ What the driver lists for it, in bytes; 0: nothing, or it does not say. """
     patience: float

@@ -26,9 +26,8 @@ class Asking:
     def __init__(self, source: GpuSource, threads: AskingThreads) -> None:
         self._source, self._threads = source, threads
         self._listed: dict[str, Mapping[int, int | None]] = {}
-        self._asked: dict[str, float] = {}
         self._answered: dict[str, float] = {}
-        """ When the driver was last asked about each GPU, and when it was asked before its last answer. """
+        """ When the driver was asked about each GPU before its last answer. """
         self._answers: dict[str, asyncio.Future[None]] = {}
         """ The answer to the last question about each GPU. """
 
@@ -42,7 +41,6 @@ class Asking:
         asked = []
         for gpu, room in gpus:
             uuid = gpu.uuid
-            self._asked[uuid] = now
             if uuid not in self._answers or self._answers[uuid].done():
                 answer = self._threads.of(uuid).submit(self._answer, gpu, room, uuid in moving, now)
                 self._answers[uuid] = asyncio.wrap_future(answer)
@@ -67,7 +65,3 @@ class Asking:
     def answered(self, uuids: Collection[str]) -> float:
         """Return when the driver was asked before its last answers about these GPUs, in seconds: the earliest time."""
         return min(self._answered.get(uuid, float("-inf")) for uuid in uuids)
-
-    def is_slow(self, uuids: Collection[str]) -> bool:
-        """Return whether the driver has yet to answer the last question about one of these GPUs."""
-        return any(self._answered.get(uuid, float("-inf")) < self._asked.get(uuid, float("-inf")) for uuid in uuids)

@@ -104,7 +104,7 @@ class GpuRoom:
     @property
     def has_hp(self) -> bool:
         """Whether hp has processes here."""
-        return any(each.role is layout.Role.HP for each in self._shared_gpu.clients.values())
+        return bool(self._shared_gpu.living_hp)
 
     def grows(self) -> bool:
         """Return whether hp has grown much since the last look."""
@@ -177,7 +177,7 @@ class GpuRoom:
                 slot.page.set_returning(-(-coming // _MIB) if slot.grant.memory_wait_ns else 0)
 
     def _held_by_hp(self) -> int:
-        return sum(held(each) for each in self._shared_gpu.clients.values() if each.role is layout.Role.HP)
+        return sum(map(held, self._shared_gpu.living_hp.values()))
 
     def _hp_slots(self) -> list[Slot]:
         """Return the slots of hp that somebody holds."""

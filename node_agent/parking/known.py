@@ -13,6 +13,8 @@ _MOST_SECONDS = 2.0
 """ A change that took longer than this and the slowest way together was disturbed. """
 _SIMILAR = 2
 """ A change of a tenant says how long one takes that moves so many times as much, but no more. """
+_SHORTEST = 0.8
+""" A change takes at least so many times as long as the last one, as a rule. """
 _AT_ONCE_SECONDS = 1.0
 """ A tenant that begins to leave later does so because of a new process, and not because it was asked. """
 HOST_MEMORY_SHORT = "HostMemoryShort"
@@ -152,6 +154,12 @@ class Known:
         """Return how long it takes to leave, as measured last, else as expected."""
         measured = self.leave_seconds if self._is_measured(held) else None
         return held / _DEFAULT_RATE if measured is None else measured
+
+    @property
+    def done_at(self) -> float:
+        """When it may have left or come back at the earliest, if that takes about as long as last."""
+        took = self.leave_seconds if self.place is Place.LEAVING else self.back_seconds
+        return self.asked + _SHORTEST * (took or 0.0)
 
     def change_seconds(self, held: int) -> float:
         """Return how long it takes to leave and come back, as measured last, else as expected."""

@@ -18,7 +18,8 @@ _RETURNING = frozenset({ParkingState.PARKED, ParkingState.RETURNING, ParkingStat
 def news(uuid: str, room: GpuRoom, tenants: Iterable[Present], listed: Listed) -> object:
     """Return what a decision about a GPU depends on. Two values are compared; they have no other use.
 
-    While somebody moves, what is free changes all the time. Until the move is done that matters to hp only.
+    While somebody moves, what is free changes all the time. Until the move is done that matters to hp only. The tenant
+    itself says when it is done (`Parking._look_at_moving`).
 
     Args:
         uuid: of the GPU.
@@ -27,12 +28,10 @@ def news(uuid: str, room: GpuRoom, tenants: Iterable[Present], listed: Listed) -
         listed: what the driver lists.
     """
     here = list(tenants)
-    moving = [each for each in here if each.moves]
-    answers = [_answer(client) for each in moving or here for client in each.clients]
-    if moving and not room.has_hp:
-        return answers
-    held = [client.record.memory_mib for each in here for client in each.clients] if not moving else []
-    return room.free, listed.get(uuid), held, answers
+    if any(each.moves for each in here):
+        return (room.free, listed.get(uuid)) if room.has_hp else None
+    said = [(client.record.memory_mib, _answer(client)) for each in here for client in each.clients]
+    return room.free, listed.get(uuid), said
 
 
 def _answer(client: Client) -> object:

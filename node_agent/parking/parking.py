@@ -1,10 +1,11 @@
 """Makes room on the GPUs: asks tenants to leave their memory and lets them back, as `deciding.decide` says.
 
-The driver is asked what is free in threads of their own, once a second, and often while hp waits, or somebody moves
-beside hp. A decision looks at all tenants of some GPUs: those about which the driver or a client says something new or
-whose time has come, and those that share a tenant with them. Every five seconds one looks at all GPUs. A tenant comes
-back only when the room was seen to be free just before: a driver that finds no room for it loses the program. While no
-slot parks, nothing is asked and nothing is looked at.
+Who moves is looked at often once it may be done. When somebody has left or come back, the driver is asked what is free,
+in that order, so that its answer is never older than the move. Else it is asked once a second, and often while hp
+waits, or somebody moves beside hp. A decision looks at all tenants of some GPUs: those about which the driver or a
+client says something new or whose time has come, at the latest after five seconds, and those that share a tenant with
+them. A tenant comes back only when the room was seen to be free just before: a driver that finds no room for it loses
+the program. While no slot parks, nothing is asked and nothing is looked at.
 """
 
 import asyncio
@@ -36,14 +37,12 @@ from orion.node_agent.slots.slot import Slot
 
 _LOOK_SECONDS = 1.0
 _REST_SECONDS = 5.0
-""" Between two decisions about all GPUs if nobody joins or leaves. """
+""" Between two decisions about a GPU, at most. """
 _HP_SECONDS = 0.1
 """ Between two looks at what hp holds, which needs no driver. A tenant that finds no room waits for so long, too. """
 _MOVING_SECONDS, _WAITING_SECONDS = 0.05, 0.02
-""" Between two questions while somebody moves, and while hp waits. """
+""" Between two looks at who moves and may be done, and between two questions while hp waits. """
 _MARGIN_PART = 0.02
-_REPEATS = 5
-""" So often at most the driver is asked again at once, because somebody has moved since it was asked. """
 
 
 class _Shares(Protocol):
@@ -79,17 +78,14 @@ class Parking:
         self._cards: dict[str, GpuRoom] = {}
         self._host = HostRoom(memory)
         self._waking = Waking()
-        self._asked = self._decided = float("-inf")
-        """ When the driver was last asked about all GPUs, and when before the last decision about all of them. """
+        self._asked = self._grouped = float("-inf")
+        """ When the driver was last asked about all GPUs, and when all tenants were last found. """
         self._decided_on: dict[str, object] = {}
         """ The news that the last decision about each GPU saw; missing: it did not know what is free. """
+        self._moving: list[Present] = []
+        """ Who leaves or comes back, as of the last decision. """
         self._due: dict[str, float] = {}
         """ When each GPU needs a decision if nothing is new. """
-        self._again = set[str]()
-        """ Somebody has moved on these GPUs since the driver was asked. """
-        self._moving = set[str]()
-        """ The GPUs on which somebody leaves or comes back, as of the last decision. """
-        self._repeated = 0
 
     def wake(self) -> None:
         """Look soon: clients have joined or left, or a grant has changed."""
@@ -113,30 +109,48 @@ class Parking:
         for uuid in self._gpus:
             self._room(uuid)
         now = time.monotonic()
-        if due := self._to_ask(now, at_once):
-            due, _ = self.tenants.together(due)
-            await self._ask(due, now)
-            is_all = len(due) == len(self._gpus)
-            is_time = at_once or (is_all and now - self._decided >= _REST_SECONDS)
-            seen = due if is_time else {uuid for uuid in due if self._has_news(uuid) or now >= self._due.get(uuid, now)}
+        if at_once or now - self._grouped >= _REST_SECONDS:
+            self._group(now)
+        self._look_at_moving(now)
+        if due := set(self._gpus) if at_once or now - self._asked >= _LOOK_SECONDS else self._to_ask():
+            due, here = self.tenants.together(due)
+            asked = time.monotonic()
+            await self._ask(due, here, asked)
+            seen = {uuid for uuid in due if at_once or self._has_news(uuid) or now >= self._due.get(uuid, now)}
             if seen:
-                await self._decide(seen, now)
-            if is_all:
+                await self._decide(seen, asked)
+            if len(due) == len(self._gpus):
                 self._look_at_gpus(time.monotonic(), due - seen)
-        seconds = 0.0 if self._again else self._seconds()
-        return min(seconds, _HP_SECONDS) if any(room.has_hp for room in self._cards.values()) else seconds
+        return self._seconds(time.monotonic())
 
-    def _to_ask(self, now: float, at_once: bool) -> set[str]:
-        """Return the GPUs about which the driver is asked now."""
-        if at_once or now - self._asked >= _LOOK_SECONDS:
-            return set(self._gpus)
-        moving = {uuid for uuid in self._moving if self._cards[uuid].has_hp or self._has_news(uuid)}
-        return moving | self._again | {uuid for uuid, room in self._cards.items() if _is_urgent(room)}
+    def _group(self, now: float) -> None:
+        self.tenants.group(now, [each.shared_gpu for each in self._gpus.values()])
+        self._grouped = now
+        self._moving = self.tenants.moving()
+
+    def _look_at_moving(self, now: float) -> None:
+        """Note who has left or come back, so that the driver is asked after that about its GPUs."""
+        for each in self._moving:
+            self._look_at(each, now)
+            if not each.moves or each.joined:
+                for uuid in each.gpus:
+                    self._decided_on.pop(uuid, None)
+
+    def _look_at(self, present: Present, now: float) -> None:
+        answered = self._asking.answered(present.gpus)
+        if (away := present.look(now, self._asking.listed, answered, self._settings)) is not None:
+            self._tell(present, away, now)
+        present.note(now)
+
+    def _to_ask(self) -> set[str]:
+        """Return the GPUs about which the driver is asked between two questions about all."""
+        found = {uuid for uuid, room in self._cards.items() if uuid not in self._decided_on or _is_urgent(room)}
+        return found.union(uuid for each in self._moving for uuid in each.gpus if self._cards[uuid].has_hp)
 
     def _has_news(self, uuid: str) -> bool:
         """Return whether a decision would see something else of a GPU than the last one did, or has to be made."""
         is_new = uuid not in self._decided_on or self._decided_on[uuid] != self._news(uuid)
-        return is_new or uuid in self._again or _is_urgent(self._cards[uuid])
+        return is_new or _is_urgent(self._cards[uuid])
 
     async def _decide(self, uuids: Collection[str], asked: float) -> None:
         """Look at the tenants of GPUs, decide, and tell them; read before what the host's memory can hold.
@@ -145,52 +159,45 @@ class Parking:
             uuids: the GPUs.
             asked: when the driver was asked, in seconds.
         """
-        self._again -= set(uuids)
         self._host.forget()
         while not self._decides(uuids, time.monotonic(), asked):
             await asyncio.to_thread(self._host.read)
-        self._moving = set().union(*(each.gpus for each in self.tenants.present.values() if each.moves))
+        self._moving = self.tenants.moving()
 
     def _decides(self, uuids: Collection[str], now: float, asked: float) -> bool:
         """Return whether what is known of the host's memory sufficed for a decision."""
-        is_about_all = len(uuids) == len(self._gpus)
-        self._decided = asked if is_about_all else self._decided
-        if is_about_all or self._waking.is_woken:
-            self.tenants.group(now, [each.shared_gpu for each in self._gpus.values()])
+        if self._waking.is_woken:  # somebody has joined or left meanwhile
+            self._group(now)
         gpus, here = self.tenants.together(uuids)
-        for name, away in self.tenants.look(now, here, self._asking.listed, self._settings).items():
-            self._tell(self.tenants.present[name], away, now)
-        has_moved = any(each.moved_since(self._asking.answered(each.gpus)) for each in here)
-        if has_moved and self._repeated < _REPEATS:
-            self._repeated += 1
-            self._again |= gpus
-            return True
-        self._repeated = 0
+        for each in here:
+            if not each.moves:  # else it may be done by now, and the driver was asked before
+                self._look_at(each, now)
+        is_stale = any(each.moved_since(self._asking.answered(each.gpus)) for each in here)
         for uuid in gpus:
             self._decided_on.pop(uuid, None)
-            if not has_moved:
+            if not is_stale:
                 self._decided_on[uuid] = self._news(uuid)
         self._count(here)
         self._look_at_gpus(now, gpus)
         lacking = {client: size for uuid in gpus for client, size in self._cards[uuid].cramped.lacking().items()}
         for each in here:
             each.note_lacks(lacking)
-        is_stale = has_moved and self._asking.is_slow(gpus)  # else somebody who always moves would stop all others
         cards = {uuid: self._cards[uuid].seen(now, self.tenants.on.get(uuid, ()), is_stale) for uuid in gpus}
-        factor = self._settings.parking_stay_factor
-        views = self.tenants.views(now, here, self._asking.listed, factor)
-        view = View(now, cards, views, factor, _MARGIN_PART)
+        factor, retry_seconds = self._settings.parking_stay_factor, self._settings.parking_retry_seconds
+        view = View(now, cards, self.tenants.views(now, here, self._asking.listed, factor), factor, _MARGIN_PART)
         found = self._host.decide(view, self.tenants.present)
         joined = self._host.judge(here, found[0]) if found is not None else None
         if found is None or joined is None:
             return False
         wishes, short = found
-        noting.note_joined(now, joined, self._settings.parking_retry_seconds)
-        noting.note_who_stay(now, view, wishes, short, self.tenants.present, self._settings.parking_retry_seconds)
+        noting.note_joined(now, joined, retry_seconds)
+        noting.note_who_stay(now, view, wishes, short, self.tenants.present, retry_seconds)
         noting.note_result(asked, view, wishes, self.tenants.present, self._cards)
         for name, away in [*((name, True) for name in wishes.leave), *((name, False) for name in wishes.back)]:
             self._tell(self.tenants.present[name], away, now)
-        self._due |= dict.fromkeys(gpus, self._next(view, wishes, here))
+        if wishes.leave or wishes.back:  # that they move now is no news
+            self._decided_on |= {uuid: self._news(uuid) for uuid in gpus & self._decided_on.keys()}
+        self._due |= dict.fromkeys(gpus, min(self._next(view, wishes, here), now + _REST_SECONDS))
         shown = {uuid: self._cards[uuid] for uuid in gpus}
         showing.show(now, shown, here, [self._gpus[uuid].shared_gpu for uuid in gpus])
         return True
@@ -242,20 +249,25 @@ class Parking:
             for slot in served.shared_gpu.slots.values()
         )
 
-    def _seconds(self) -> float:
+    def _seconds(self, now: float) -> float:
+        """Return the time until the next look."""
         if any(room.wishes.wished or room.cramped.wished for room in self._cards.values()):
             return _WAITING_SECONDS
-        return _MOVING_SECONDS if self._moving else _LOOK_SECONDS
+        has_hp = any(room.has_hp for room in self._cards.values())
+        if self._cards.keys() - self._decided_on.keys() or (has_hp and self._moving):
+            return _MOVING_SECONDS
+        done = min((each.known.done_at for each in self._moving), default=float("inf"))
+        return min(max(done - now, _MOVING_SECONDS), _HP_SECONDS if has_hp else _LOOK_SECONDS)
 
     def _room(self, uuid: str) -> GpuRoom:
         if uuid not in self._cards:
             self._cards[uuid] = GpuRoom(self._gpus[uuid].shared_gpu, self._settings)
         return self._cards[uuid]
 
-    async def _ask(self, uuids: Collection[str], now: float) -> None:
+    async def _ask(self, uuids: Collection[str], here: Iterable[Present], now: float) -> None:
         if len(uuids) == len(self._gpus):
             self._asked = now
-        moving = set[str]().union(*(each.gpus for each in self.tenants.present.values() if each.is_listed))
+        moving = set[str]().union(*(each.gpus for each in here if each.is_listed))
         await self._asking.ask(now, [(self._gpus[uuid].shared_gpu.gpu, self._cards[uuid]) for uuid in uuids], moving)
 
     def _news(self, uuid: str) -> object:
@@ -270,7 +282,7 @@ class Parking:
         if self._cards:
             for room in self._cards.values():
                 room.announce(0)
-            self._cards, self._decided_on, self._due, self._again, self._moving = {}, {}, {}, set(), set()
+            self._cards, self._decided_on, self._due, self._moving = {}, {}, {}, []
             self.tenants = Tenants()
             showing.show_end(time.monotonic(), [each.shared_gpu for each in self._gpus.values()])
 

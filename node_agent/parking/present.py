@@ -73,7 +73,7 @@ class Present:
 
     def moved_since(self, asked: float) -> bool:
         """Return whether it has left or come back since then, so that what was free then says nothing now."""
-        return self.known.moved >= asked
+        return self.known.moved > asked
 
     @property
     def is_asked(self) -> bool:
@@ -161,8 +161,8 @@ class Present:
 
     # -- Looking -------------------------------------------------------------------------------------------------------
 
-    def look(self, now: float, listed: Listed, settings: AgentSettings) -> bool | None:
-        """Read the clients' answers, and note where the tenant is.
+    def look(self, now: float, listed: Listed, answered: float, settings: AgentSettings) -> bool | None:
+        """Read the clients' answers, and note where the tenant is. `answered`: when the driver was asked for `listed`.
 
         Returns:
             What must be asked of it again at once: True to leave, False to come back; None: nothing.
@@ -170,7 +170,7 @@ class Present:
         known, asked = self.known, self.is_asked
         known.parked = {client: since for client, since in known.parked.items() if client in self.clients}
         self.verdicts = {
-            client: self._verdict(now, member, client, listed, settings.parking_answer_seconds)
+            client: self._verdict(now, member, client, listed, answered, settings.parking_answer_seconds)
             for member in self.members
             for client in member.clients
         }
@@ -231,7 +231,9 @@ class Present:
             elif client not in self.known.silent and (found is Verdict.PARKED or not self.known.is_refusing(now)):
                 self.known.problems.pop(client, None)
 
-    def _verdict(self, now: float, member: Member, client: Client, listed: Listed, patience: float) -> Verdict:
+    def _verdict(
+        self, now: float, member: Member, client: Client, listed: Listed, answered: float, patience: float
+    ) -> Verdict:
         answer = client.record.parking
         is_short = self.known.problems.get(client, ("", ""))[0] == HOST_MEMORY_SHORT
         if client.stays and is_short and not is_going(client):
@@ -246,7 +248,7 @@ class Present:
             number=member.slot.parking.number,
             seconds=now - max(self.known.asked, client.joined_ns / 1e9),
             held=max(min(member.most, held(client)), member.slot.parking.left_bytes),
-            parked_seconds=now - since,
+            parked_seconds=answered - since,
             listed=listed.get(member.slot.gpu, {}).get(client.process_id) or 0,
             patience=patience,
             was_away=self.known.place is not Place.HERE or client.returned,

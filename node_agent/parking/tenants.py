@@ -12,7 +12,6 @@ from orion.node_agent.parking.known import YOUNG_SECONDS, Known
 from orion.node_agent.parking.member import Member
 from orion.node_agent.parking.present import Listed, Present
 from orion.node_agent.parking.view import Place, Tenant
-from orion.node_agent.settings import AgentSettings
 from orion.planning.sharing import due
 
 
@@ -32,14 +31,9 @@ class Tenants:
         """Whether all are on their GPUs, as of the last look, and none has lost its memory."""
         return all(each.known.place is Place.HERE and not each.known.is_lost for each in self.present.values())
 
-    def look(
-        self, now: float, tenants: Collection[Present], listed: Listed, settings: AgentSettings
-    ) -> dict[str, bool]:
-        """Look at some tenants; return what must be asked of some of them again at once (`Present.look`)."""
-        again = {each.name: each.look(now, listed, settings) for each in tenants}
-        for present in tenants:
-            present.note(now)
-        return {name: away for name, away in again.items() if away is not None}
+    def moving(self) -> list[Present]:
+        """Return the tenants that leave or come back."""
+        return [each for each in self.present.values() if each.moves]
 
     def together(self, uuids: Collection[str]) -> tuple[set[str], list[Present]]:
         """Return these GPUs and all that share a tenant with them, and the tenants there."""
@@ -60,14 +54,14 @@ class Tenants:
             read = clocks(seen, here, stay_factor)
             for name, clock in read.items():
                 self._known[name].clock = clock
-            found += [replace(each, clock=read[each.name]) for each in seen]
+            found += [each if read[each.name] == each.clock else replace(each, clock=read[each.name]) for each in seen]
             for each in sharing:
                 left.pop(each.name, None)
         return tuple(found)
 
     def group(self, now: float, gpus: Iterable[SharedGpu]) -> None:
         """Find all tenants: slots and processes have come or gone, or a grant has changed."""
-        before, self.present = self._known, {}
+        before, looked, self.present = self._known, self.present, {}
         members: defaultdict[str, list[Member]] = defaultdict(list)
         for shared_gpu in gpus:
             clients, awaited = _clients(shared_gpu), {each.slot for each in shared_gpu.awaited.values()}
@@ -77,7 +71,8 @@ class Tenants:
                     of_slot = tuple(clients.get(slot.name, ()))
                     members[name].append(Member(shared_gpu, slot, of_slot, slot.name in awaited))
         for name, of_name in members.items():
-            self.present[name] = Present(name, before.get(name) or _begun(now, of_name), of_name)
+            verdicts = looked[name].verdicts if name in looked else {}
+            self.present[name] = Present(name, before.get(name) or _begun(now, of_name), of_name, verdicts)
         self.on = {}
         for present in self.present.values():
             for uuid in present.gpus:

@@ -49,10 +49,12 @@ class Waking:
     async def wait(self, seconds: float | None, hp_waits: bool) -> None:
         """Rest after a look, and wait for so long at most until somebody wants another one; None: for ever."""
         ended = time.monotonic()
-        await asyncio.sleep(_PAUSE_SECONDS)
-        if not hp_waits:
-            await _wait_for(self._hurried, min(_REST_TIMES * (ended - self._began), _REST_MOST_SECONDS))
-        await _wait_for(self._woken, None if seconds is None else ended + seconds - time.monotonic())
+        await _wait_for(self._woken, seconds)
+        rest = min(_REST_TIMES * (ended - self._began), _REST_MOST_SECONDS)
+        if not hp_waits and (left := ended + rest - time.monotonic()) > 0:
+            await _wait_for(self._hurried, left)
+        if (left := ended + _PAUSE_SECONDS - time.monotonic()) > 0:
+            await asyncio.sleep(left)
 
 
 async def _wait_for(event: asyncio.Event, seconds: float | None) -> None:

@@ -13,50 +13,16 @@ from orion.hook import layout
 from orion.hook.join import CreditAnswer
 from orion.hook.layout import ParkingState
 from orion.node_agent.api.client import AgentClient
-from orion.node_agent.parking import asking, gpu_room, host_room, showing
+from orion.node_agent.parking import gpu_room, host_room
 from orion.node_agent.parking import parking as module
-from orion.node_agent.parking.known import Known
 from orion.node_agent.parking.parking import Parking
 from orion.node_agent.parking.view import Place, View, Wishes
-from orion.node_agent.settings import AgentSettings
-from orion.node_agent.slots.parking_state import GpuParking
 from tests.node_agent.asking_thread import Thread
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
 from tests.node_agent.fake_card import Card, Tenant, wait_for_room
+from tests.node_agent.parking_stubs import GIB, Tenants, note_views, stub_parking
 from tests.node_agent.protocol_client import ProtocolClient
 from tests.waiting import DEADLINE
-
-GIB = 1 << 30
-
-
-class Tenants:
-    """One tenant, which may leave and come back if nothing else is said."""
-
-    all_are_here = False
-
-    def __init__(self, place: Place = Place.LEAVING, moved: float = float("-inf")) -> None:
-        self.record = SimpleNamespace(parking=SimpleNamespace(state=ParkingState.RUNNING), memory_mib=1)
-        slot = SimpleNamespace(parking=SimpleNamespace(is_asked=place is Place.LEAVING))
-        self.one = SimpleNamespace(
-            name="one", known=Known(began=0.0, place=place, moved=moved), slots=[], members=[], gpus={GPU},
-            clients=[SimpleNamespace(record=self.record, slot=slot, stays=False)], joined={},
-            note_lacks=lambda lacking: None, moved_since=lambda asked: moved >= asked,
-            is_asked=True, is_listed=True, parks=True, moves=place is Place.LEAVING, rests=place is Place.HERE,
-        )  # fmt: skip
-        self.present: dict[str, Any] = {"one": self.one}
-        self.on = {GPU: [self.one]}
-
-    def group(self, *_: Any) -> None:
-        pass
-
-    def look(self, *_: Any) -> dict[str, bool]:
-        return {}
-
-    def together(self, _: Any) -> tuple[set[str], list[Any]]:
-        return {GPU}, [self.one]
-
-    def views(self, *_: Any) -> tuple[()]:
-        return ()
 
 
 @pytest.fixture
@@ -67,39 +33,12 @@ def thread() -> Thread:
 @pytest.fixture
 def views(monkeypatch: pytest.MonkeyPatch) -> list[View]:
     """What was decided upon."""
-    monkeypatch.setattr(asking, "_ANSWER_SECONDS", 0.001)
-    monkeypatch.setattr(showing, "show", lambda *_: None)
-    seen: list[View] = []
-
-    def decide(view: View) -> Wishes:
-        seen.append(view)
-        return Wishes()
-
-    monkeypatch.setattr(host_room, "decide", decide)
-    return seen
+    return note_views(monkeypatch)
 
 
 @pytest.fixture
 def parking(thread: Thread, tmp_path: Path) -> Parking:
-    slot: Any = SimpleNamespace(
-        role=layout.Role.HP,
-        parking=SimpleNamespace(is_asked=True, state=""),
-        grant=SimpleNamespace(memory_limit_bytes=0, memory_wait_ns=0),
-        page=SimpleNamespace(set_leaving=lambda mib: None, set_returning=lambda mib: None),
-        job="",
-        claim=None,
-    )
-    shared_gpu: Any = SimpleNamespace(
-        gpu=SimpleNamespace(uuid=GPU, memory_bytes=8 * GIB), slots={"hp-0": slot}, clients={}, parking=GpuParking()
-    )
-    shared_gpu.of_slot = lambda slot: []
-    source: Any = SimpleNamespace(memory_free_bytes=lambda gpu: GIB, memory_of_processes=lambda gpu: {})
-    served: Any = SimpleNamespace(shared_gpu=shared_gpu)
-    threads: Any = SimpleNamespace(of=lambda uuid: thread)
-    made = Parking(source, {GPU: served}, threads, AgentSettings(root=tmp_path), lambda uuids: None)
-    tenants: Any = Tenants(Place.HERE, moved=float("inf"))  # it has moved whenever somebody looks
-    made.tenants = tenants
-    return made
+    return stub_parking(thread, tmp_path)
 
 
 def test_nobody_moves_by_an_answer_of_before_a_move_while_the_driver_is_slow(
@@ -220,7 +159,7 @@ def test_while_somebody_moves_the_agent_decides_upon_news_only(
     assert decisions() == 2 + beside_hp
     asyncio.run(parking.look(at_once=True))
     assert len(views) == 3 + beside_hp
-    assert len(thread.answers) == (13 if beside_hp else 3)
+    assert len(thread.answers) == (11 if beside_hp else 3)
 
 
 def test_while_all_tenants_are_here_the_agent_decides_upon_news_only(
@@ -237,6 +176,7 @@ def test_while_all_tenants_are_here_the_agent_decides_upon_news_only(
     free.append(2 * GIB)
     assert decisions() == 3
     monkeypatch.setattr(module, "_REST_SECONDS", 0.0)
+    here.record.memory_mib = 3
     assert decisions() == 6, "what follows from time alone is seen later"
     monkeypatch.setattr(module, "_REST_SECONDS", 3600.0)
     here.one.rests = False

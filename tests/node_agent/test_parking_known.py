@@ -144,6 +144,25 @@ def test_a_change_with_next_to_nothing_does_not_say_how_long_one_with_all_its_me
     assert known.leaving_seconds(4 * GIB) == Known(0).leaving_seconds(4 * GIB)
 
 
+def test_a_change_is_looked_at_before_it_has_taken_as_long_as_the_last_one() -> None:
+    known = Known(0, moves_bytes=GIB)
+    for begins, ends, now, seconds in (
+        (Place.LEAVING, Place.AWAY, 0.0, 1.0),
+        (Place.RETURNING, Place.HERE, 2.0, 0.5),
+    ):
+        known.move(begins, now)
+        known.asked = now
+        assert known.done_at == now, "nobody knows how long it takes"
+        known.move(ends, now + seconds)
+    known.move(Place.LEAVING, 9.0)
+    known.asked = 9.0
+    assert 9.5 <= known.done_at < 10.0
+    known.move(Place.AWAY, 10.0)
+    known.move(Place.RETURNING, 20.0)
+    known.asked = 20.0
+    assert 20.0 <= known.done_at < 20.5
+
+
 def test_a_tenant_that_dawdles_earns_no_longer_stay() -> None:
     known = Known(0, moves_bytes=GIB)
     for place, now in ((Place.LEAVING, 0.0), (Place.AWAY, 60.0), (Place.RETURNING, 60.0), (Place.HERE, 120.0)):
@@ -174,7 +193,7 @@ def test_an_answer_of_before_a_move_says_nothing(moves: Place, then: Place) -> N
 
 def test_what_is_restored_is_what_no_process_is_listed_for() -> None:
     gpu: Any = SimpleNamespace(
-        gpu=SimpleNamespace(uuid=GPU, memory_bytes=8 * GIB), clients={}, slots={}, parking=GpuParking()
+        gpu=SimpleNamespace(uuid=GPU, memory_bytes=8 * GIB), living_hp={}, slots={}, parking=GpuParking()
     )
     room, tenant = GpuRoom(gpu, AgentSettings()), present(4 * GIB, 3072)
 
