@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from orion.hook import layout
+from orion.node_agent.pages.parking_words import ParkingAnswer
 from orion.node_agent.parking.answers import Verdict
 from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.known import PEAK_SECONDS, YOUNG_SECONDS, Known
@@ -179,6 +180,24 @@ def test_who_has_left_beside_a_silent_process_may_come_back() -> None:
     assert tenant.known.stays_away(1.0), "nobody answers"
     tenant.known.is_half = True
     assert not tenant.known.stays_away(1.0)
+
+
+def test_a_listing_of_before_it_left_does_not_make_a_tenant_a_liar() -> None:
+    tenant = present(GIB, 512)
+    client: Any = tenant.clients[0]
+    listed = {GPU: {1: GIB}}
+    client.stays, client.returned, client.joined_ns = False, False, 0
+    client.record.parking = ParkingAnswer(1, 0, layout.ParkingReason.NONE, layout.ParkingState.PARKED)
+    tenant.slots[0].memory_sharing = MemorySharing(parks=True)
+    tenant.slots[0].parking.ask(True)
+
+    def does(now: float, answered: float) -> Verdict:
+        tenant.look(now, listed, answered, AgentSettings())
+        return tenant.verdicts[client]
+
+    assert does(10.0, 9.0) is Verdict.PARKED
+    assert does(13.0, 11.9) is Verdict.PARKED, "the driver was asked too early"
+    assert does(13.0, 12.1) is Verdict.LIES
 
 
 @pytest.mark.parametrize(("moves", "then"), [(Place.LEAVING, Place.AWAY), (Place.RETURNING, Place.HERE)])
