@@ -35,16 +35,11 @@ def _makes_node(function: Function, declaration: Declaration, condition: str) ->
     return calling(function, [f"if ({condition}) orion_graph_memory_begins();", *event])
 
 
-def _gets_pool(function: Function, _: Declaration, kind: str) -> list[str]:
-    is_managed = f"result == CUDA_SUCCESS && {kind} == CU_MEM_ALLOCATION_TYPE_MANAGED"
-    return calling(function, [f"if ({is_managed}) orion_memory_managed();"])
-
-
 _OF_POOLS = {
     "takes": _from_pool,
     "makes_pool": lambda function, _, of: calling(function, on_success(f"orion_pool_made({of})")),
     "ends_pool": lambda function, _, of: [f"orion_pool_ending({of});", f"return {real(function)};"],
-    "gets_pool": _gets_pool,
+    "gets_pool": lambda function, _, of: calling(function, on_success(f"orion_memory_of_pool({of})")),
     "makes_node": _makes_node,
 }
 
