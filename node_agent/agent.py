@@ -209,6 +209,7 @@ class Agent:
     def _share_out(self) -> None:
         self._share_soon = False
         for gpu in self.gpus.values():
+            self.slots.end_unused(gpu)
             gpu.activity.share_out()
 
 

@@ -233,6 +233,17 @@ class SlotOperations:
         self._parking.wish(uuid, slot, away)
         return slot
 
+    def end_unused(self, gpu: ServedGpu) -> None:
+        """Close or reset the slots whose owners have ended and whose last clients have left."""
+        for slot in self._owners.ended(gpu.shared_gpu.slots.values()):
+            if gpu.shared_gpu.has_clients(slot):
+                continue
+            if slot.permanent:
+                self._owners.set(slot, None)
+                self.prepare(slot.gpu, slot.name)
+            else:
+                self.close(slot.gpu, slot.name)
+
     def _set_owner(self, slot: Slot, owner: Owner | None) -> None:
         if owner is not None and slot.rule and slot.owner is not None:
             self._owners.share(slot, owner)
@@ -240,8 +251,11 @@ class SlotOperations:
             self._owners.set(slot, owner)
 
     def _owner_ended(self, slot: Slot) -> None:
-        if slot.permanent:
-            self._owners.set(slot, None)
-            self.prepare(slot.gpu, slot.name)
-        else:
-            self.close(slot.gpu, slot.name)
+        gpu = self._saved.find(slot.gpu)
+        self.end_unused(gpu)
+        clients = gpu.shared_gpu.of_slot(slot)
+        # The owner itself may be a client whose connection has ended too, which the agent sees in a moment.
+        others = [each for each in clients if slot.owner and each.process_id != slot.owner.process_id]
+        if others:
+            names = ", ".join(f"{each.process_id} ({each.command})" for each in others)
+            _log.info("slot: %s %s stays: its program has ended, but not %s", slot.gpu, slot.name, names)

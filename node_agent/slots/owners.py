@@ -1,8 +1,12 @@
-"""Processes that own slots: a slot that was made for processes ends when the last of them ends in any way."""
+"""Processes that own slots: a slot that was made for processes ends when the last of them has ended in any way.
+
+Processes that they have started may outlive them and still use the slot. It then keeps its ended owner, which names its
+job, until the last client has left.
+"""
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from orion.node_agent.processes.liveness import Owner
 from orion.node_agent.slots.slot import Slot
@@ -37,6 +41,11 @@ class Owners:
             slot.sharers = (*slot.sharers, owner)
         if (slot, owner) not in self._living:
             self._watch(slot, owner)
+
+    def ended(self, slots: Iterable[Slot]) -> list[Slot]:
+        """Return those of the slots whose owners have all ended."""
+        living = {slot for slot, _ in self._living}
+        return [slot for slot in slots if slot.owner is not None and slot not in living]
 
     def close(self) -> None:
         """Stop waiting; slots keep their owners for the next agent."""
