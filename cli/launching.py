@@ -3,11 +3,11 @@
 ORION_ROOT names the client's folder, `<root>/run/<process id>`, where <root> is the agent's folder. Its subfolder
 `slots` has a link for each GPU to the slot's directory, so a client finds only its own slots. The folder remains when
 the client ends, because `orion run` has become the client and cannot clean up.
-The next `orion run` removes the folders of ended processes.
+The next `orion run` removes the folders of ended processes that own no slot any more.
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from orion.errors import Conflict
@@ -32,10 +32,16 @@ def make_client_root(root: Path, process_id: int, slots: Mapping[str, str]) -> P
     return folder
 
 
-def sweep(root: Path) -> None:
-    """Remove the folders of processes that have ended."""
+def sweep(root: Path, owners: Collection[int]) -> None:
+    """Remove the folders of processes that have ended.
+
+    Args:
+        root: the agent's.
+        owners: processes that own slots. If one has ended, processes that it has started use its folder.
+    """
+    kept = {str(each) for each in owners}
     for folder in (root / "run").glob("[0-9]*"):
-        if not Path("/proc", folder.name).exists():
+        if folder.name not in kept and not Path("/proc", folder.name).exists():
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -2,9 +2,8 @@
 
 `orion run` takes a free slot of the right role before it makes a new one. It makes no hp slots: `orion agent
 --hp-slots` sets their number, because a second latency-critical process would have to wait for the first. A slot is
-held if it has clients, or if a living process has taken it but has not joined yet. The folder of such a process has a
-link to the slot. `orion run` holds a lock from its search for a free slot until this link exists, so two of them never
-choose the same slot.
+held if it has clients, or if a living process owns it that has not joined yet. The agent knows both. `orion run` holds
+a lock from its search for a free slot until it has opened the slot, so two of them never choose the same slot.
 """
 
 import contextlib
@@ -18,6 +17,7 @@ from typing import Any
 from orion.cli import agents, launching
 from orion.errors import Exhausted, Invalid, NotFound
 from orion.node_agent.api import agent_pb2
+from orion.node_agent.processes import liveness
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def take_slots(
     """
     role = agent_pb2.HP if priority == "hp" else agent_pb2.BE
     with _one_at_a_time(root), agents.asking(root) as agent:
-        launching.sweep(root)
         now = {gpu.uuid: gpu for gpu in agent.snapshot().gpus}
-        names = {gpu.uuid: "" if limits.rule else _free_slot(root, now.get(gpu.uuid, gpu), role) for gpu in gpus}
+        launching.sweep(root, {each for gpu in now.values() for slot in gpu.slots for each in slot.owner_process_ids})
+        names = {gpu.uuid: "" if limits.rule else _free_slot(now.get(gpu.uuid, gpu), role) for gpu in gpus}
         if policy:
             for uuid in names:
                 agent.set_policy(uuid, **policy)
@@ -108,13 +108,13 @@ def _one_at_a_time(root: Path) -> Iterator[None]:
         yield
 
 
-def _free_slot(root: Path, gpu: agent_pb2.Gpu, role: agent_pb2.Role) -> str:
+def _free_slot(gpu: agent_pb2.Gpu, role: agent_pb2.Role) -> str:
     """Return the name of a free slot; empty for a new one (be)."""
     holders = []
     for slot in gpu.slots:
         if slot.role != role or slot.rule:
             continue
-        holder = _holder(root, slot)
+        holder = _holder(slot)
         if not holder:
             return slot.name
         holders.append(holder)
@@ -128,14 +128,12 @@ def _free_slot(root: Path, gpu: agent_pb2.Gpu, role: agent_pb2.Role) -> str:
     )
 
 
-def _holder(root: Path, slot: agent_pb2.Slot) -> str:
+def _holder(slot: agent_pb2.Slot) -> str:
     """Return the holder of a slot, for people; empty if the slot is free."""
     for client in slot.clients:
         return f"process {client.process_id} ({client.command})"
-    for link in (root / "run").glob(f"*/slots/{slot.gpu}"):
-        process_id = link.parent.parent.name
-        # A folder with this process's id belongs to an ended process, or to this process as an earlier client.
-        if link.readlink() == Path(slot.directory) and process_id != str(os.getpid()):
-            with contextlib.suppress(OSError):
-                return f"process {process_id} ({Path('/proc', process_id, 'comm').read_text().strip()})"
+    for process_id in slot.owner_process_ids:
+        if process_id != os.getpid():  # this process may have taken it, and become `orion run` again
+            command = liveness.Stat.of(Path("/proc", str(process_id))).command
+            return f"process {process_id} ({command or 'ended, but not what it started'})"
     return ""

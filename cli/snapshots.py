@@ -24,7 +24,7 @@ def _plain_field(message: Message, field: Any) -> Any:
         return [plain(item) for item in value] if field.is_repeated else plain(value)
     if field.enum_type is not None:
         return field.enum_type.values_by_number[value].name.lower()
-    return value
+    return list(value) if field.is_repeated else value
 
 
 def policy(settings: agent_pb2.Policy) -> dict[str, Any]:

@@ -78,6 +78,8 @@ class SlotView:
     """ For how long its memory has been where `parking` says; 0: it is on the GPU. """
     reasons: tuple[Reason, ...] = ()
     """ Why it has the GPU time that it has. """
+    owner_process_ids: tuple[int, ...] = ()
+    """ The processes for which it was made. """
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,7 @@ def of_slot(served: ServedGpu, slot: Slot) -> SlotView:
         parking=replace(slot.parking),
         parking_seconds=(now - slot.parking.since_ns) / 1e9 if slot.parking.state else 0.0,
         reasons=tuple(reasons(facts)),
+        owner_process_ids=tuple(each.process_id for each in (slot.owner, *slot.sharers) if each is not None),
     )
 
 

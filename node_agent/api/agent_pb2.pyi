@@ -401,7 +401,7 @@ class Gpu(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., index: _Optional[int] = ..., model: _Optional[str] = ..., simulated: _Optional[bool] = ..., memory_bytes: _Optional[int] = ..., policy: _Optional[str] = ..., window_us: _Optional[int] = ..., hp_busy_ratio: _Optional[float] = ..., slots: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., memory_used_bytes: _Optional[int] = ..., settings: _Optional[_Union[Policy, _Mapping]] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., memory_reserve_bytes: _Optional[int] = ..., parkings: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Slot(_message.Message):
-    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients", "held", "profile_kernels", "learnt_kernels", "request", "limit", "usage", "reasons", "rule", "claim", "memory_request_bytes", "memory_parks", "memory_wait_ms", "memory_unified", "parking")
+    __slots__ = ("gpu", "name", "role", "directory", "memory_limit_bytes", "window_share_us", "clients", "held", "profile_kernels", "learnt_kernels", "request", "limit", "usage", "reasons", "rule", "claim", "memory_request_bytes", "memory_parks", "memory_wait_ms", "memory_unified", "parking", "owner_process_ids")
     GPU_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -423,6 +423,7 @@ class Slot(_message.Message):
     MEMORY_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_UNIFIED_FIELD_NUMBER: _ClassVar[int]
     PARKING_FIELD_NUMBER: _ClassVar[int]
+    OWNER_PROCESS_IDS_FIELD_NUMBER: _ClassVar[int]
     gpu: str
     name: str
     role: Role
@@ -444,7 +445,8 @@ class Slot(_message.Message):
     memory_wait_ms: int
     memory_unified: bool
     parking: Parking
-    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., held: _Optional[bool] = ..., profile_kernels: _Optional[int] = ..., learnt_kernels: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., rule: _Optional[str] = ..., claim: _Optional[_Union[ClaimOfSlot, _Mapping]] = ..., memory_request_bytes: _Optional[int] = ..., memory_parks: _Optional[bool] = ..., memory_wait_ms: _Optional[int] = ..., memory_unified: _Optional[bool] = ..., parking: _Optional[_Union[Parking, _Mapping]] = ...) -> None: ...
+    owner_process_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, gpu: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., directory: _Optional[str] = ..., memory_limit_bytes: _Optional[int] = ..., window_share_us: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[Client, _Mapping]]] = ..., held: _Optional[bool] = ..., profile_kernels: _Optional[int] = ..., learnt_kernels: _Optional[int] = ..., request: _Optional[float] = ..., limit: _Optional[float] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., rule: _Optional[str] = ..., claim: _Optional[_Union[ClaimOfSlot, _Mapping]] = ..., memory_request_bytes: _Optional[int] = ..., memory_parks: _Optional[bool] = ..., memory_wait_ms: _Optional[int] = ..., memory_unified: _Optional[bool] = ..., parking: _Optional[_Union[Parking, _Mapping]] = ..., owner_process_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Parking(_message.Message):
     __slots__ = ("state", "seconds", "bytes", "reason", "wished", "total_seconds", "keeps_room")

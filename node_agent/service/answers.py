@@ -89,6 +89,7 @@ def slot(view: snapshots.SlotView) -> agent_pb2.Slot:
             total_seconds=view.parking.total_seconds,
             keeps_room=view.parking.keeps_room,
         ),
+        owner_process_ids=view.owner_process_ids,
     )
 
 

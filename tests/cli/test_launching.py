@@ -42,12 +42,12 @@ def test_a_client_sees_its_own_slots_and_nothing_else(tmp_path: Path) -> None:
     assert (root / "slots" / "GPU-1").readlink() == tmp_path / "hp-0"
 
 
-def test_folders_of_ended_processes_are_swept(tmp_path: Path) -> None:
+def test_folders_of_ended_processes_without_slots_are_swept(tmp_path: Path) -> None:
     last = int(Path("/proc/sys/kernel/pid_max").read_text())
-    for process_id in (os.getpid(), last + 1):
+    for process_id in (os.getpid(), last + 1, last + 2):
         launching.make_client_root(tmp_path, process_id, {})
-    launching.sweep(tmp_path)
-    assert [p.name for p in (tmp_path / "run").iterdir()] == [str(os.getpid())]
+    launching.sweep(tmp_path, {last + 2})
+    assert {p.name for p in (tmp_path / "run").iterdir()} == {str(os.getpid()), str(last + 2)}
 
 
 def test_a_reused_process_id_does_not_inherit_slots(tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """`orion run` and `orion top` from the command line: real processes, a real agent, the simulated GPU."""
 
 import json
+import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
-from orion.cli import agents
+from orion.cli import agents, launching
+from orion.node_agent.api import agent_pb2
+from tests.cli.conftest import IDLE
 from tests.cli.orion_command import ORION, StartClient, end, orion, run
 from tests.waiting import DEADLINE, eventually
 
@@ -72,6 +76,46 @@ def test_a_second_hp_process_learns_who_holds_the_slot(root: Path, client: Start
 def test_the_hp_slot_is_free_again_after_its_client(root: Path) -> None:
     for _ in range(3):
         assert run(root, "--priority", "hp").returncode == 0
+
+
+def test_a_program_holds_the_hp_slot_before_it_uses_the_gpu_and_no_longer_when_it_has_ended(root: Path) -> None:
+    command = [*ORION, "run", "--simulated", "--root", str(root), "--priority", "hp", "--"]
+    command += ["sh", "-c", "echo ready; read x"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        assert first.stdout.readline() == "ready\n"
+        assert f"the hp slot of GPU 0 is held by process {first.pid} (sh)" in run(root, "--priority", "hp").stderr
+        first.stdin.close()
+        os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)  # it remains a zombie
+        assert run(root, "--priority", "hp").returncode == 0
+
+
+def test_a_later_process_with_the_same_id_does_not_hold_the_hp_slot(root: Path) -> None:
+    run(root, "--priority", "be")
+    (gpu,) = agents.ask(root).gpus
+    (slot,) = (slot for slot in gpu.slots if slot.role == agent_pb2.HP)
+    launching.make_client_root(
+        root, os.getpid(), {gpu.uuid: slot.directory}
+    )  # as an ended process with this id left it
+    done = run(root, "--priority", "hp")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_child_that_outlives_its_program_keeps_the_folder_that_its_own_children_need(root: Path) -> None:
+    command = [*ORION, "run", "--simulated", "--root", str(root), "--priority", "be", "--", "sh", "-c"]
+    command += ['echo "$ORION_ROOT"; exec 3<&0; "$@" <&3 & wait', "sh", sys.executable, "-c", IDLE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        folder = Path(program.stdout.readline().strip())
+        assert program.stdout.readline() == "ready\n"
+        program.kill()
+        program.wait()
+        assert run(root, "--priority", "be").returncode == 0
+        assert list((folder / "slots").iterdir())
+    eventually(lambda: not any(slot.role == agent_pb2.BE for gpu in agents.ask(root).gpus for slot in gpu.slots))
+    run(root, "--priority", "be")
+    assert not folder.exists()
 
 
 def test_a_missing_gpu_is_named_with_the_existing_ones(root: Path) -> None:
