@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from orion.cli import agents, launching
-from orion.errors import Exhausted, Invalid, NotFound
-from orion.node_agent.api import agent_pb2
+from orion.errors import Conflict, Exhausted, Invalid, NotFound
+from orion.node_agent.api import address, agent_pb2
 from orion.node_agent.processes import liveness
 
 
@@ -76,7 +76,9 @@ def take_slots(
     """
     role = agent_pb2.HP if priority == "hp" else agent_pb2.BE
     with _one_at_a_time(root), agents.asking(root) as agent:
-        now = {gpu.uuid: gpu for gpu in agent.snapshot().gpus}
+        snapshot = agent.snapshot()
+        _refuse_another_namespace(root, snapshot.agent_process_id)
+        now = {gpu.uuid: gpu for gpu in snapshot.gpus}
         launching.sweep(root, {each for gpu in now.values() for slot in gpu.slots for each in slot.owner_process_ids})
         names = {gpu.uuid: "" if limits.rule else _free_slot(now.get(gpu.uuid, gpu), role) for gpu in gpus}
         if policy:
@@ -99,6 +101,15 @@ def take_slots(
         for slot in taken if profile else []:
             agent.set_profile(slot.gpu, slot.name, profile)
         return launching.make_client_root(root, os.getpid(), {slot.gpu: slot.directory for slot in taken})
+
+
+def _refuse_another_namespace(root: Path, agent_process_id: int) -> None:
+    """Refuse an agent that would know this process by another id, and take another one for the slot's owner."""
+    if address.listening_process(root) != agent_process_id:
+        raise Conflict(
+            f"the agent at {root} runs in another container (pid namespace) and would not see this program's end: "
+            "run both in one, or give another --root"
+        )
 
 
 @contextlib.contextmanager

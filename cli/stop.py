@@ -3,8 +3,6 @@
 import os
 import select
 import signal
-import socket
-import struct
 from pathlib import Path
 from typing import Annotated
 
@@ -45,20 +43,12 @@ def stop(
 
 
 def _listener(root: Path) -> int:
-    """Return the agent's process id in this process's namespace: in its own container an agent may have another."""
-    from orion.node_agent.api.address import SocketAddress
+    from orion.node_agent.api.address import listening_process
 
-    address = SocketAddress(root)
     try:
-        with socket.socket(socket.AF_UNIX) as asking:
-            asking.connect(address.target.removeprefix("unix:"))
-            credentials = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        return listening_process(root)
     except OSError as error:
         raise Unavailable(f"the agent at {root} does not answer ({error.strerror}): look at its log") from error
-    finally:
-        address.close()
-    process_id: int = struct.unpack("3i", credentials)[0]
-    return process_id
 
 
 def _end(process_id: int, root: Path) -> None:

@@ -1,6 +1,8 @@
-"""Makes the gRPC address of the administrators' socket, even if the path is too long for a socket address."""
+"""The administrators' socket: its gRPC address, even if its path is too long for one, and the process that listens."""
 
 import os
+import socket
+import struct
 from pathlib import Path
 
 SOCKET = "agent.sock"
@@ -34,3 +36,23 @@ class SocketAddress:
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1
+
+
+def listening_process(root: Path) -> int:
+    """Return the agent's process id in this process's pid namespace; 0: the agent is not visible there.
+
+    It is also known of an agent that does not answer.
+
+    Raises:
+        OSError: nobody listens at this root.
+    """
+    address = SocketAddress(root)
+    try:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.setblocking(False)  # connects at once, or fails
+            asking.connect(address.target.removeprefix("unix:"))
+            credentials = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    finally:
+        address.close()
+    process_id: int = struct.unpack("3i", credentials)[0]
+    return process_id

@@ -132,6 +132,14 @@ def test_a_root_that_cannot_be_created_is_one_sentence(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_a_program_in_another_pid_namespace_is_refused(root: Path) -> None:
+    run(root, "--priority", "be")
+    command = ["unshare", "--pid", "--fork", *ORION, "run", "--root", str(root), "--priority", "hp", "--", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
+    assert done.returncode == 1
+    assert "another container" in done.stderr
+
+
 def test_top_without_an_agent_names_the_command_to_start_one(tmp_path: Path) -> None:
     done = orion("top", "--root", tmp_path)
     assert done.returncode == 1
