@@ -66,8 +66,11 @@ def find_or_start(root: Path, simulated: bool) -> agent_pb2.Snapshot:
         raise Conflict(f"{root} cannot be the agent's folder ({error.strerror}): give another --root") from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with contextlib.suppress(NoAgent):
+        try:
             return ask(root)  # another `orion run` has started it meanwhile
+        except NoAgent as error:
+            if error.listens:
+                raise
         return _start(root, simulated)
 
 

@@ -26,12 +26,14 @@ def stop(
 
     place = (root or roots.default_root()).absolute()
     try:
-        snapshot = agents.ask(place)
+        gpus = list(agents.ask(place).gpus)
     except NoAgent as error:
         if error.forbidden:
             raise
-        raise NotFound(f"no agent runs at {place}, so nothing was stopped") from error
-    clients = [each for gpu in snapshot.gpus for slot in gpu.slots for each in slot.clients]
+        if not error.listens:
+            raise NotFound(f"no agent runs at {place}, so nothing was stopped") from error
+        gpus = []
+    clients = [each for gpu in gpus for slot in gpu.slots for each in slot.clients]
     process_id = _listener(place)
     _end(process_id, place)
     print(f"stopped the agent at {place} (process {process_id})")

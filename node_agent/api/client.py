@@ -9,7 +9,7 @@ import grpc
 
 from orion.errors import OrionError, Unavailable
 from orion.node_agent.api import agent_pb2, agent_pb2_grpc
-from orion.node_agent.api.address import MESSAGE_BYTES, SOCKET, SocketAddress
+from orion.node_agent.api.address import MESSAGE_BYTES, SOCKET, SocketAddress, listening_process
 
 Answer = TypeVar("Answer")
 
@@ -19,6 +19,8 @@ class NoAgent(Unavailable):
 
     forbidden = False
     """ Whether the socket exists, but this user has no permission to use it. """
+    listens = False
+    """ Whether an agent listens, but does not answer. """
 
 
 class RequestRefused(OrionError):
@@ -53,7 +55,7 @@ class AgentClient:
             grpc.channel_ready_future(self._channel).result(timeout=timeout)
         except grpc.FutureTimeoutError:
             self.close()
-            raise self._no_agent(exists=False) from None
+            raise self._no_answer() from None
 
     def snapshot(self) -> agent_pb2.Snapshot:
         """Return the current GPUs, slots and clients."""
@@ -202,8 +204,20 @@ class AgentClient:
     def _explained(self, error: grpc.RpcError) -> Exception:
         code, details = error.code(), error.details() or ""
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
-            return NoAgent(f"the agent at {self._socket} does not answer: {details}")
+            return self._no_answer()
         return RequestRefused(code, details)
+
+    def _no_answer(self) -> NoAgent:
+        try:
+            process_id = listening_process(self._socket.parent)
+        except BlockingIOError:  # so many wait for its answer
+            process_id = 0
+        except OSError:
+            return self._no_agent(exists=False)
+        process = f" (process {process_id})" if process_id else ""
+        silent = NoAgent(f"the agent at {self._socket}{process} does not answer: is it stopped? `orion stop` ends it")
+        silent.listens = True
+        return silent
 
     def _no_agent(self, exists: bool) -> NoAgent:
         if exists:

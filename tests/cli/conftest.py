@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orion.cli import agents
+from orion.cli import agents, roots
 from orion.node_agent.api.client import NoAgent
 from tests.cli.orion_command import ORION, StartClient, end
 from tests.processes import is_running
@@ -39,6 +39,20 @@ def root(socket_folder: Path) -> Iterator[Path]:
         return
     os.kill(agent, signal.SIGTERM)
     eventually(lambda: not is_running(agent), "the agent's end")
+
+
+@pytest.fixture
+def silent_agent(root: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that listens as the root's agent, and does not answer."""
+    source = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen()"
+    source += "; print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", source, str(root / roots.AGENT_SOCKET)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+    (root / roots.AGENT_SOCKET).unlink(missing_ok=True)
 
 
 @pytest.fixture

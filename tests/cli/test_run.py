@@ -132,6 +132,15 @@ def test_a_root_that_cannot_be_created_is_one_sentence(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_an_agent_that_does_not_answer_is_named_and_no_second_one_is_started(
+    root: Path, silent_agent: subprocess.Popen[str]
+) -> None:
+    done = run(root, "--priority", "be")
+    assert done.returncode == 1
+    assert f"the agent at {root}/agent.sock (process {silent_agent.pid}) does not answer" in done.stderr
+    assert "started" not in done.stderr
+
+
 def test_a_program_in_another_pid_namespace_is_refused(root: Path) -> None:
     run(root, "--priority", "be")
     command = ["unshare", "--pid", "--fork", *ORION, "run", "--root", str(root), "--priority", "hp", "--", "true"]

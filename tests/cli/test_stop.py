@@ -1,5 +1,6 @@
 """`orion stop` ends the agent that `orion run` started; the programs continue."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,10 @@ def test_programs_that_continue_are_named(root: Path, agent: int, client: StartC
 def test_without_an_agent_nothing_is_stopped(root: Path, capsys: Capture) -> None:
     assert main(["stop", "--root", str(root)]) == 1
     assert capsys.readouterr().err == f"orion: no agent runs at {root}, so nothing was stopped\n"
+
+
+def test_an_agent_that_does_not_answer_is_ended(
+    root: Path, silent_agent: subprocess.Popen[str], capsys: Capture
+) -> None:
+    assert main(["stop", "--root", str(root)]) == 0
+    assert capsys.readouterr().out == f"stopped the agent at {root} (process {silent_agent.pid})\n"
