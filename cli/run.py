@@ -145,11 +145,14 @@ def run(
 
 
 def _found(program: str) -> str:
-    """Return the path of a program; refuse one that does not exist, with the status of a shell."""
-    path = shutil.which(program)
-    if path is None:
+    """Return the path of a program; refuse one that does not exist or is not executable, with the status of a shell."""
+    if path := shutil.which(program):
+        return path
+    there = shutil.which(program, os.F_OK) or (program if os.sep in program and os.path.isdir(program) else None)
+    if there is None:
         raise ProgramFailed(f"{program}: there is no such program; check its name and PATH", 127)
-    return path
+    why = "it is a folder" if os.path.isdir(there) else "this user may not execute it (chmod +x)"
+    raise ProgramFailed(f"{there} cannot be run: {why}", 126)
 
 
 def _rows(profile: Path | None) -> "list[agent_pb2.ProfileRow]":

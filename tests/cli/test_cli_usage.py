@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -123,6 +124,19 @@ def test_arguments_after_the_program_belong_to_it(orion: Call) -> None:
     status, _, err = orion("run", "--priority", "be", "no-such-program", "--json", "-x")
     assert status == 127
     assert "no-such-program" in err
+
+
+def test_a_program_that_exists_but_cannot_be_executed_gives_the_status_of_a_shell(
+    orion: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.sh").touch(mode=0o644)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for program in ("train.sh", str(tmp_path / "train.sh")):
+        status, _, err = orion("run", "--priority", "be", program)
+        assert status == 126
+        assert err == f"orion: {tmp_path}/train.sh cannot be run: this user may not execute it (chmod +x)\n"
+    status, _, err = orion("run", "--priority", "be", str(tmp_path))
+    assert (status, err) == (126, f"orion: {tmp_path} cannot be run: it is a folder\n")
 
 
 def test_output_to_a_pipe_has_no_colours() -> None:
