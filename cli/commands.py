@@ -5,6 +5,7 @@ Every failure prints one sentence on standard error. Exit status: 0 success, 1 f
 """
 
 import copy
+import errno
 import sys
 from typing import Annotated
 
@@ -143,6 +144,13 @@ def _sentence(error: typer.TyperException) -> str:
     return sentence and sentence.rstrip(".") + _allowed(error)
 
 
+def _of_system(error: OSError) -> str:
+    """Return an error of the system as a sentence, without its number."""
+    named = f"{error.filename}: " if error.filename is not None else ""
+    full = ": free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    return f"{named}{error.strerror}{full}" if error.strerror else str(error)
+
+
 def run_line(arguments: list[str] | None) -> int:
     """Run a command line and return its exit status.
 
@@ -160,7 +168,7 @@ def run_line(arguments: list[str] | None) -> int:
             print(f"orion: {sentence}", file=sys.stderr)
         return error.exit_code
     except (OrionError, OSError) as error:
-        print(f"orion: {error}", file=sys.stderr)
+        print(f"orion: {_of_system(error) if isinstance(error, OSError) else error}", file=sys.stderr)
         return error.exit_status if isinstance(error, OrionError) else 1
     except ModuleNotFoundError as error:
         if missing := sentence_of_missing(error.name or ""):

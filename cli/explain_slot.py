@@ -19,7 +19,7 @@ def slot(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="The slot, such as be-0; without it: all that have clients.")
     ] = None,
-    gpu: Annotated[str | None, typer.Option(help="UUID or index of the GPU.", show_default="all GPUs")] = None,
+    gpu: Annotated[str, typer.Option(metavar="UUID|INDEX|all", help="The GPU to look at.")] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
 ) -> None:
@@ -37,12 +37,10 @@ def slot(
         _show(found)
 
 
-def _find(snapshot: "agent_pb2.Snapshot", name: str | None, gpu: str | None) -> "Found":
-    gpus = [each for each in snapshot.gpus if gpu in (None, each.uuid, str(each.index))]
-    if not gpus:
-        known = ", ".join(f"{each.index} ({each.uuid})" for each in snapshot.gpus) or "none"
-        raise NotFound(f"the agent has no GPU {gpu!r}; its GPUs are: {known}")
-    slots = [(each, slot) for each in gpus for slot in each.slots]
+def _find(snapshot: "agent_pb2.Snapshot", name: str | None, gpu: str) -> "Found":
+    from orion.cli import slot_choice
+
+    slots = [(each, slot) for each in slot_choice.choose_gpus(snapshot, gpu) for slot in each.slots]
     found = [(each, slot) for each, slot in slots if slot.name == name or (name is None and slot.clients)]
     if not found and name is not None:
         known = ", ".join(sorted({slot.name for _, slot in slots})) or "none"

@@ -1,5 +1,6 @@
 """Wrong flags and values exit with 2 and one sentence that names the allowed ones. Also help and completion."""
 
+import errno
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from orion.cli import agents
 from orion.cli.main import main
 
 Call = Callable[..., tuple[int, str, str]]
@@ -137,6 +139,15 @@ def test_a_program_that_exists_but_cannot_be_executed_gives_the_status_of_a_shel
         assert err == f"orion: {tmp_path}/train.sh cannot be run: this user may not execute it (chmod +x)\n"
     status, _, err = orion("run", "--priority", "be", str(tmp_path))
     assert (status, err) == (126, f"orion: {tmp_path} cannot be run: it is a folder\n")
+
+
+def test_a_full_disk_is_a_sentence(orion: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/run/orion/run.lock")
+
+    monkeypatch.setattr(agents, "ask", full)
+    status, _, err = orion("policy", "show")
+    assert (status, err) == (1, "orion: /run/orion/run.lock: No space left on device: free some space\n")
 
 
 def test_output_to_a_pipe_has_no_colours() -> None:

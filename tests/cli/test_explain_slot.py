@@ -99,15 +99,22 @@ def test_counters_of_slots_grow(competing: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
-    [(("be-9",), "there is no slot 'be-9'; the slots are: be-0"), (("--gpu", "7"), "the agent has no GPU '7'")],
+    [(("be-9",), "there is no slot 'be-9'; the slots are: be-0"), (("--gpu", "7"), "there is no GPU '7'")],
 )
 def test_a_slot_or_gpu_that_does_not_exist_is_named(
     root: Path, client: StartClient, arguments: tuple[str, ...], sentence: str
 ) -> None:
     client("--priority", "be")
     done = orion("explain", "slot", *arguments, "--root", root)
-    assert done.returncode == 1
+    assert done.returncode in (1, 2)
     assert sentence in done.stderr
+
+
+def test_the_gpu_is_named_as_for_other_commands(root: Path, client: StartClient) -> None:
+    client("--priority", "be")
+    uuid = agents.ask(root).gpus[0].uuid
+    for named in ("all", "0", uuid, uuid.upper()):
+        assert "slot be-0 (python" in called("explain", "slot", "--gpu", named, "--root", str(root))
 
 
 def test_without_an_agent_it_is_one_sentence(tmp_path: Path) -> None:

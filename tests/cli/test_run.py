@@ -155,6 +155,18 @@ def test_top_without_an_agent_names_the_command_to_start_one(tmp_path: Path) -> 
     assert "orion agent" in done.stderr
 
 
+def test_top_says_in_a_sentence_that_the_agent_has_ended(root: Path) -> None:
+    run(root, "--priority", "be")
+    command = [*ORION, "top", "--root", str(root), "--interval", "0.1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        os.kill(agents.ask(root).agent_process_id, signal.SIGKILL)
+        _, errors = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 1
+    assert errors == f"orion: no agent listens at {root}/agent.sock; start one with `orion agent --root {root}`\n"
+
+
 def test_ctrl_c_ends_top_quietly(root: Path) -> None:
     run(root, "--priority", "be")
     command = [*ORION, "top", "--root", str(root), "--interval", "0.1"]
