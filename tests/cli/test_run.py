@@ -109,6 +109,7 @@ def test_a_child_that_outlives_its_program_keeps_the_folder_that_its_own_childre
         assert program.stdout is not None
         folder = Path(program.stdout.readline().strip())
         assert program.stdout.readline() == "ready\n"
+        eventually(lambda: any(slot.clients for gpu in agents.ask(root).gpus for slot in gpu.slots))
         program.kill()
         program.wait()
         assert run(root, "--priority", "be").returncode == 0
