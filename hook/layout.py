@@ -117,7 +117,7 @@ class ParkingReason(IntEnum):
     CHECKPOINT = 9
     RESTORE = 10
     SLOTS = 11
-    HOST_POOL = 12
+    HOST = 12
 
 
 class PageHeader(LittleEndianStructure):

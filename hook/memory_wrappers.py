@@ -39,7 +39,7 @@ _OF_POOLS = {
     "takes": _from_pool,
     "makes_pool": lambda function, _, of: calling(function, on_success(f"orion_pool_made({of})")),
     "ends_pool": lambda function, _, of: [f"orion_pool_ending({of});", f"return {real(function)};"],
-    "gets_pool": lambda function, _, of: calling(function, on_success(f"orion_memory_of_pool({of})")),
+    "gets_pool": lambda function, _, of: calling(function, on_success(f"orion_memory_placed({of})")),
     "makes_node": _makes_node,
 }
 
@@ -92,6 +92,7 @@ def memory(function: Function, declaration: Declaration) -> list[str]:
     kind = _kind_of_memory(declaration)
     moved = declaration.options.get("unified")
     allocate = f"kind == ORION_MEMORY_UNIFIED ? {moved} : {real(function)}" if moved else real(function)
+    placed = declaration.options.get("placed")
     key = f"result == CUDA_SUCCESS ? {declaration.options['key']} : 0"
     return [
         *joins,
@@ -105,5 +106,6 @@ def memory(function: Function, declaration: Declaration) -> list[str]:
         f"do result = {allocate};",
         f"while ({_room_may_come('device', 'reserved')});",
         f"orion_memory_{'reserved' if device else 'allocated'}(device, reserved, kind, {key}, result);",
+        *(on_success(f"orion_memory_placed(&{placed}->location, {placed}->type)") if placed else []),
         "return result;",
     ]

@@ -294,15 +294,15 @@ static void shared_memory_keeps_it(void)
     CHECK(orion_parking_refusal(process) == ORION_PARKING_REASON_IMPORTED);
 }
 
-static void a_pool_of_host_memory_keeps_it(void)
+static void a_pool_on_the_host_keeps_it(void)
 {
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     orion_pool_made((CUmemoryPool)0x70, &properties);
-    CHECK(!orion_memory_has_host_pool(process));
+    CHECK(!orion_memory_is_on_host(process));
     properties.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
     orion_pool_made((CUmemoryPool)0x80, &properties);
-    CHECK(orion_parking_refusal(process) == ORION_PARKING_REASON_HOST_POOL);
-    atomic_store(&orion_memory(process)->has_host_pool, 0);
+    CHECK(orion_parking_refusal(process) == ORION_PARKING_REASON_HOST);
+    atomic_store(&orion_memory(process)->on_host, 0);
 }
 
 static void a_pool_of_managed_memory_keeps_it(void)
@@ -339,7 +339,7 @@ int main(void)
     it_stays_away_until_a_new_agent_knows(19);
     it_stays_until_it_is_asked(7);
     it_is_lost(9);
-    a_pool_of_host_memory_keeps_it();
+    a_pool_on_the_host_keeps_it();
     shared_memory_keeps_it();
     a_pool_of_managed_memory_keeps_it();
     return 0;

@@ -96,7 +96,7 @@ def _of_return(answer: ParkingAnswer, asked: Asked) -> Verdict:
 _REASONS = {
     ParkingReason.NO_DRIVER: "the driver cannot move a program's memory; install driver 580 or later",
     ParkingReason.MANAGED: "it has managed memory (cudaMallocManaged), which the driver does not move",
-    ParkingReason.HOST_POOL: "it has a memory pool on the host (cuMemPoolCreate), which the driver does not bring back",
+    ParkingReason.HOST: "it has a pool or memory of cuMemCreate on the host, which the driver does not bring back",
     ParkingReason.IMPORTED: "it shares GPU memory with another process or network card; run it with oversubscribe none",
     ParkingReason.TOGETHER: "it runs under MPS; set the GPU's mode to timeslice",
     ParkingReason.IS_HP: "it is hp on another GPU; run the two in processes of their own",
@@ -109,7 +109,7 @@ _REASONS = {
 }
 _FOR_GOOD = frozenset({
     ParkingReason.NO_DRIVER, ParkingReason.MANAGED, ParkingReason.IMPORTED, ParkingReason.TOGETHER, ParkingReason.IS_HP,
-    ParkingReason.SLOTS, ParkingReason.HOST_POOL,
+    ParkingReason.SLOTS, ParkingReason.HOST,
 })  # fmt: skip
 
 

@@ -286,7 +286,7 @@ enum orion_parking_reason {
     ORION_PARKING_REASON_CHECKPOINT = 9, /* the driver refused to copy its memory out */
     ORION_PARKING_REASON_RESTORE = 10,   /* the driver could not copy its memory back */
     ORION_PARKING_REASON_SLOTS = 11,     /* it uses a GPU whose slot does not park */
-    ORION_PARKING_REASON_HOST_POOL = 12  /* the process has a memory pool of host memory */
+    ORION_PARKING_REASON_HOST = 12       /* it has a pool or memory of cuMemCreate on the host */
 };
 
 /* number: the wish that the client answers; result: the CUresult that explains the reason, or 0. */

@@ -189,13 +189,13 @@ void orion_memory_managed(void)
     if (process != NULL) atomic_store_explicit(&orion_memory(process)->has_managed, 1, memory_order_relaxed);
 }
 
-void orion_memory_of_pool(const CUmemLocation *location, CUmemAllocationType type)
+void orion_memory_placed(const CUmemLocation *location, CUmemAllocationType type)
 {
     struct orion_process *process = orion_process_started();
     if (process == NULL) return;
     if (type == CU_MEM_ALLOCATION_TYPE_MANAGED) orion_memory_managed();
     else if (location != NULL && orion_device_at(location) < 0)
-        atomic_store_explicit(&orion_memory(process)->has_host_pool, 1, memory_order_relaxed);
+        atomic_store_explicit(&orion_memory(process)->on_host, 1, memory_order_relaxed);
 }
 
 struct orion_release orion_memory_releasing(uint64_t key)

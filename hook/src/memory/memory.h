@@ -40,15 +40,15 @@ struct orion_allocation {
 
 struct orion_memory {
     _Atomic uint32_t lock;
-    uint32_t tables;                /* that have entries */
-    uint32_t ends;                  /* calls that may end a context and have begun */
-    _Atomic uint32_t managed;       /* allocations of managed memory */
-    _Atomic uint32_t has_managed;   /* 1: has got managed memory in another way */
-    _Atomic uint32_t has_host_pool; /* 1: has got a pool of host memory, which the driver does not bring back */
-    _Atomic uint32_t shared;        /* 1: has had memory of another process, or has given one, or a device, a handle of its own */
-    uint64_t used[ORION_GPUS];      /* by device */
-    uint64_t movable[ORION_GPUS];   /* the part of it that is managed */
-    _Atomic uint32_t has_green;     /* 1: the program has asked for a green context */
+    uint32_t tables;              /* that have entries */
+    uint32_t ends;                /* calls that may end a context and have begun */
+    _Atomic uint32_t managed;     /* allocations of managed memory */
+    _Atomic uint32_t has_managed; /* 1: has got managed memory in another way */
+    _Atomic uint32_t on_host;     /* 1: has got a pool or memory of cuMemCreate on the host */
+    _Atomic uint32_t shared;      /* 1: has had memory of another process, or has given one, or a device, a handle of its own */
+    uint64_t used[ORION_GPUS];    /* by device */
+    uint64_t movable[ORION_GPUS]; /* the part of it that is managed */
+    _Atomic uint32_t has_green;   /* 1: the program has asked for a green context */
     struct orion_allocation allocation[ORION_ALLOCATION_TABLES][ORION_ALLOCATIONS];
 };
 ORION_PART(memory)
@@ -112,17 +112,18 @@ static inline bool orion_memory_asks_for_tokens(const CUpointer_attribute *attri
         if (attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS) return true;
     return false;
 }
-/* After the process has got a pool or a variable of managed memory, or a pool. For good: memory outlives its pool. */
+/* After the process has got a variable of managed memory, and after it has got a pool or memory of cuMemCreate there. For good:
+ * memory outlives its pool. The driver brings such memory on the host not back: a restore fails or hangs (580). */
 void orion_memory_managed(void);
-void orion_memory_of_pool(const CUmemLocation *location, CUmemAllocationType type);
+void orion_memory_placed(const CUmemLocation *location, CUmemAllocationType type);
 static inline bool orion_memory_is_managed(const struct orion_process *process)
 {
     return atomic_load_explicit(&orion_memory(process)->managed, memory_order_relaxed) != 0 ||
            atomic_load_explicit(&orion_memory(process)->has_managed, memory_order_relaxed) != 0;
 }
-static inline bool orion_memory_has_host_pool(const struct orion_process *process)
+static inline bool orion_memory_is_on_host(const struct orion_process *process)
 {
-    return atomic_load_explicit(&orion_memory(process)->has_host_pool, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&orion_memory(process)->on_host, memory_order_relaxed) != 0;
 }
 static inline bool orion_memory_is_shared(const struct orion_process *process)
 {

@@ -182,7 +182,7 @@ void orion_pool_made(CUmemoryPool handle, const CUmemPoolProps *properties)
 {
     struct orion_process *process = orion_process_started();
     if (process == NULL || properties == NULL) return;
-    orion_memory_of_pool(&properties->location, properties->allocType);
+    orion_memory_placed(&properties->location, properties->allocType);
     struct orion_pools *pools = orion_pools(process);
     if (!enter(pools)) return;
     struct orion_pool *before = orion_pool_find(pools, handle); /* the hook has not seen its end */

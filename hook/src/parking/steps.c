@@ -44,7 +44,7 @@ enum orion_parking_reason orion_parking_refusal(struct orion_process *process)
         if (orion_runs_together(gpu)) return ORION_PARKING_REASON_TOGETHER;
     }
     if (orion_memory_is_managed(process)) return ORION_PARKING_REASON_MANAGED;
-    if (orion_memory_has_host_pool(process)) return ORION_PARKING_REASON_HOST_POOL;
+    if (orion_memory_is_on_host(process)) return ORION_PARKING_REASON_HOST;
     return orion_memory_is_shared(process) ? ORION_PARKING_REASON_IMPORTED : ORION_PARKING_REASON_NONE;
 }
 
