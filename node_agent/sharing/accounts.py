@@ -168,6 +168,7 @@ class Accounts(dict[str, Account]):
             # Also if it has no work any more: it was charged for its window, and was due nothing beside it.
             if window := self.windows.get(name):
                 account.settle_window(before, ran_on[name], window.forgone * elapsed_ns * part)
+                account.was_due_ns = self.shares.get(name, 0.0) * elapsed_ns * part
         self._forgive()
         # While work of a slot runs on after its turns, the GPU alternates between it and the next slot, whose work then
         # takes longer and is reported so. The clients of a slot with several alternate, too.

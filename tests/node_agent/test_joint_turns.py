@@ -69,6 +69,15 @@ def test_windows_leave_no_debts() -> None:
         assert all(abs(account.balance_ns) < 20 * MS for account in turns.accounts.values())
 
 
+def test_a_job_is_due_its_windows() -> None:
+    node = Node({"be-0": 0.5, "be-1": 0.3, "be-2": 0.1}, {"be-0": 0.0, "be-1": 0.7})
+    shares(node, 30.0)
+    for turns in node.turns:
+        job = turns.accounts["be-0"]
+        assert job.was_due_ns > 10 * MS
+        assert job.was_charged_ns == pytest.approx(job.was_due_ns, abs=10 * MS)
+
+
 @pytest.mark.parametrize(("others", "request_of_job", "useful"), [(8, 0.9, 0.05), (30, 0.5, 0.35), (60, 0.5, 0.35)])
 def test_many_slots_beside_a_job_can_use_most_of_their_time(others: int, request_of_job: float, useful: float) -> None:
     slots = {"be-0": request_of_job} | {f"be-{number}": 0.0 for number in range(1, others + 1)}
