@@ -64,9 +64,11 @@ def memory(function: Function, declaration: Declaration) -> list[str]:
     device = declaration.options.get("device")
     joins = [f"orion_context_creating({device});"] if device else []
     if kind == "informs":
-        asked = "orion_narrow_room_is_asked" if "narrow" in declaration.words else "orion_room_is_asked"
-        inform = f"if (result == CUDA_SUCCESS) {asked}({device or 'orion_memory_device()'}, {arguments});"
-        return calling(function, [inform])
+        place = device or "orion_memory_device()"
+        if "narrow" in declaration.words:  # asks the driver, too
+            asks = f"if (answer == CUDA_SUCCESS) orion_narrow_room_is_asked({place}, {arguments})"
+            return [f"return PRESENT_THEN({real(function)}, {asks});"]
+        return calling(function, on_success(f"orion_room_is_asked({place}, {arguments})"))
     if kind in _OF_POOLS:
         return _OF_POOLS[kind](function, declaration, arguments)
     before: list[str] = []

@@ -4,6 +4,7 @@
 #include "be/chunk_times.h"
 #include "be/chunks.h"
 #include "be/state.h"
+#include "be/turns.h"
 #include "be/window.h"
 #include "fake_driver.h"
 #include "streams/stream_records.h"
@@ -145,6 +146,16 @@ static void work_after_a_turn(void)
     began = now;
     take_turn(began - 2 * MS, began - MS);
     launch(0, 4 * MS, 4 * MS), close_chunk(0);
+    CHECK(ran_on(began + 10 * MS) == 0);
+    /* Nor does it while hp closes the valve for a moment, or after the turn has become longer. */
+    began = now;
+    launch(0, 5 * MS, 5 * MS), close_chunk(0);
+    orion_turns_opened(gpu, began + 2 * MS);
+    CHECK(ran_on(began + 10 * MS) == 0);
+    began = now;
+    launch(0, 5 * MS, 5 * MS), close_chunk(0);
+    take_turn(began + 3 * MS, began - MS);
+    orion_turns_opened(gpu, began + 2 * MS);
     CHECK(ran_on(began + 10 * MS) == 0);
     take_turn(0, 0);
 }

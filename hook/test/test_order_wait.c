@@ -1,5 +1,5 @@
-/* Each wait for earlier work that a launch must follow ends: after two seconds in which that work could go on, and after ten minutes in any
- * case. Then the process says that it has given the order up. The time is this test's. */
+/* Each wait for earlier work that a launch must follow ends: after two seconds in which that work could go on, and after ten minutes beside
+ * an hp that pauses for moments only. Then the process says that it has given the order up. The time is this test's. */
 #include "check.h"
 
 #include "be/between_pieces.h"
@@ -11,7 +11,6 @@
 #include "process/report.h"
 #include "streams/stream_records.h"
 
-#define FOR_EVER UINT64_MAX
 #define SLACK_NS (50 * ORION_MILLISECOND)
 
 static struct orion_process *process;
@@ -112,14 +111,12 @@ static void (*const waits[])(void) = {wait_itself,           join_of_a_moved_ker
 
 /* -- How long each takes ---------------------------------------------------------------------------------------------- */
 
-static uint64_t end_of(uint64_t ns) { return ns == FOR_EVER ? ns : now + ns; }
-
 /* hp is busy on that GPU for so long. */
 static void takes(void (*wait)(void), struct orion_gpu *on, uint64_t busy_ns, uint64_t away_ns, uint64_t expected_ns)
 {
     uint64_t began = now;
     gpu_of_hp = on;
-    busy_until = end_of(busy_ns), away_until = end_of(away_ns);
+    busy_until = now + busy_ns, away_until = now + away_ns;
     atomic_store(&process->said, 0);
     if (away_ns > 0) atomic_store(&process->errands, ORION_ERRAND_STAY);
     if (busy_ns > 0) atomic_store(&hp_of(on)->state, ORION_BUSY);
@@ -140,6 +137,19 @@ static void time_in_which_hp_holds_the_gpu_does_not_count(void)
         goes_on = orion_order_waits(process, gpu, &wait);
     }
     CHECK(now - began >= 10 * ORION_ORDER_FREE_NS && now - began < 25 * ORION_ORDER_FREE_NS);
+    atomic_store(&hp_of(gpu)->state, ORION_IDLE);
+}
+
+/* No step of the wait sees a whole pause. */
+static void pauses_of_hp_for_moments_only_end_it(void)
+{
+    uint64_t began = now;
+    struct orion_order_wait wait = {0};
+    for (bool busy = true, goes_on = true; goes_on; busy = !busy) {
+        atomic_store(&hp_of(gpu)->state, busy ? ORION_BUSY : ORION_IDLE);
+        goes_on = orion_order_waits(process, gpu, &wait);
+    }
+    CHECK(wait.free_ns == 0 && now - began >= ORION_ORDER_ALL_NS && now - began < ORION_ORDER_ALL_NS + SLACK_NS);
     atomic_store(&hp_of(gpu)->state, ORION_IDLE);
 }
 
@@ -174,10 +184,11 @@ int main(void)
         takes(waits[i], gpu, 0, 0, ORION_ORDER_FREE_NS);
         takes(waits[i], gpu, 60 * ORION_SECOND, 0, 60 * ORION_SECOND + ORION_ORDER_FREE_NS);
         takes(waits[i], second, 60 * ORION_SECOND, 0, 60 * ORION_SECOND + ORION_ORDER_FREE_NS);
-        takes(waits[i], gpu, FOR_EVER, 0, ORION_ORDER_ALL_NS);
+        takes(waits[i], gpu, 3600 * ORION_SECOND, 0, 3600 * ORION_SECOND + ORION_ORDER_FREE_NS);
         takes(waits[i], gpu, 0, 3600 * ORION_SECOND, 3600 * ORION_SECOND + ORION_ORDER_FREE_NS);
     }
     time_in_which_hp_holds_the_gpu_does_not_count();
+    pauses_of_hp_for_moments_only_end_it();
     the_time_of_a_stopped_thread_does_not_count();
     puts("order_wait: ok");
     return 0;

@@ -146,7 +146,7 @@ class Account:
         self.once = False
         if self.ceiling >= 1:
             return float("inf")
-        used_ns = self.second.used_ns
+        used_ns = self.second.used_ns + self.held_ns
         left = self.ceiling * SECOND_NS - used_ns
         if self.piece_ns > LONG_PIECE_NS and self.piece_ns > left and used_ns > _USED_NS:
             return 0.0

@@ -65,9 +65,10 @@ class Looking:
         only_due &= not any(gpu.turns.competing for gpu in self._gpus.values())
         self._tolerating = {uuid: self._tolerating.get(uuid) or Tolerating(f"{uuid}: a check") for uuid in self._gpus}
         for uuid, gpu in list(self._gpus.items()):
+            if only_due and gpu.seconds_left(now) > _EARLY * gpu.look_seconds:
+                continue
             with self._tolerating[uuid]:
-                if not only_due or gpu.seconds_left(now) <= _EARLY * gpu.look_seconds:
-                    gpu.look(now)
+                gpu.look(now)
         with self._saving:
             if any(gpu.unsaved for gpu in self._gpus.values()):
                 self._save()

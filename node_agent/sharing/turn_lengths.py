@@ -126,7 +126,7 @@ def next_lengths(
         length, usual = min(length, allowed), min(usual, allowed)
         if length < piece <= usual:  # a part of a piece would run on
             length = piece if length > piece / 2 else 0.0
-        if length >= min(shortest_ns, allowed if account.once else shortest_ns):
+        if length >= (allowed if account.once else shortest_ns):
             lengths[name] = length
     if not lengths and full:  # all are in debt, or at their limits
         able = [name for name in shares if accounts[name].allowance_ns(shortest_ns) >= shortest_ns]

@@ -67,3 +67,15 @@ def test_all_gpus_are_checked_together_while_slots_compete_on_one() -> None:
     gpus["busy"].turns.competing, Served.now = False, 0.21
     looking.look()
     assert gpus["idle"].looks[-1] == 0.21, "somebody wants a check of all"
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_gpu_that_fails_beside_one_that_is_checked_more_often_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gpus: Any = {"fails": Served(0.1), "works": Served(0.025)}
+    gpus["fails"].fails, Served.now = True, 0.0
+    looking = Looking(gpus, lambda: None)
+    while Served.now < 2.0:
+        Served.now += looking.look(only_due=True)
+    assert len(caplog.records) == 1

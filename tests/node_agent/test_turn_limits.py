@@ -33,6 +33,13 @@ def test_a_small_limit_stops_nobody(limit: float, shortest_ms: float) -> None:
         assert max(windows) < limit + 0.005 + lengths.shortest_ns / 1e9  # one turn more
 
 
+@pytest.mark.parametrize("limit", [0.001, 0.003, 0.03])
+def test_a_neighbour_that_hands_back_and_asks_often_lifts_no_limit(limit: float) -> None:
+    tenants = [Tenant(limit=limit, handover_ns=0), Tenant(), Tenant(burst_ns=MS, pause_ns=3 * MS)]
+    windows = shares(run(tenants, 12.0), of_all=False)[0]
+    assert sum(windows) / len(windows) < limit + 0.0005
+
+
 @pytest.mark.parametrize(("limit", "piece_ms"), [(0.3, 100), (0.3, 200), (0.5, 150)])
 def test_a_long_piece_waits_until_the_limit_has_room_for_it(limit: float, piece_ms: int) -> None:
     windows = shares(run([Tenant(limit=limit, piece_ns=piece_ms * MS)], 14.0), of_all=False)[0]

@@ -107,7 +107,7 @@ enum orion_credit_answer orion_memory_ask(const struct orion_gpu *gpu, enum orio
     int kept = errno, why;
     enum orion_credit_answer answer = ask(gpu->uuid, &wish, &why);
     if (why == EMFILE) answer = ask_by_thread(gpu->uuid, &wish, &why);
-    if (why == EMFILE || why == ENFILE) orion_say_once(orion_the_process, ORION_SAY_DESCRIPTORS);
+    if (why == EMFILE) orion_say_once(orion_the_process, ORION_SAY_DESCRIPTORS);
     errno = kept;
     return answer;
 }

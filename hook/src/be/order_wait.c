@@ -25,7 +25,7 @@ static void count(struct orion_order_wait *wait, bool held, bool away)
 {
     uint64_t now = orion_now(), since = wait->looked_ns == 0 ? 0 : now - wait->looked_ns;
     if (since > STEP_MOST_NS) since = STEP_MOST_NS;
-    if (!away) wait->all_ns += since;
+    if (!away && !(held && wait->held)) wait->all_ns += since;
     if (!away && !held && !wait->held) wait->free_ns += since;
     wait->looked_ns = now;
     wait->held = held || away;

@@ -3,7 +3,8 @@
  *
  * That work may depend on what the thread does next, so each wait ends, and the launch then goes without its order. Two bounds hold. The
  * first counts only time in which the work could go on: no hp and no other slot's turn held it, on any GPU of the process or of its job.
- * The second counts all time, because hp may always be busy. While the process is away (parking/) neither counts. */
+ * The second also counts time around short pauses of hp. While hp is busy without a pause neither counts, since the launch itself would
+ * wait as long. While the process is away (parking/) neither counts. */
 #ifndef ORION_ORDER_WAIT_H
 #define ORION_ORDER_WAIT_H
 
@@ -16,7 +17,7 @@ struct orion_gpu;
 struct orion_process;
 
 #define ORION_ORDER_FREE_NS (2 * ORION_SECOND)  /* longer than the window takes to forget work that does not end (window.c) */
-#define ORION_ORDER_ALL_NS (600 * ORION_SECOND) /* so late that hp has left be next to nothing; NCCL waits as long for a peer */
+#define ORION_ORDER_ALL_NS (600 * ORION_SECOND) /* so late that hp has left be next to nothing */
 
 struct orion_order_wait {     /* begins as {0} */
     uint64_t free_ns, all_ns; /* what counts for each bound so far */

@@ -81,10 +81,10 @@ void orion_turns_closed(struct orion_gpu *gpu, uint64_t now)
 void orion_turns_opened(struct orion_gpu *gpu, uint64_t now)
 {
     struct orion_be *be = orion_be(gpu);
-    atomic_store_explicit(&be->resumed_ns, now, memory_order_relaxed);
-    /* The turn has become longer. */
-    if (atomic_load_explicit(&be->turn_ended_ns, memory_order_relaxed) > now)
-        atomic_store_explicit(&be->turn_ended_ns, 0, memory_order_relaxed);
+    uint64_t ended = atomic_load_explicit(&be->turn_ended_ns, memory_order_relaxed);
+    if (ended > now) atomic_store_explicit(&be->turn_ended_ns, 0, memory_order_relaxed); /* the turn has become longer */
+    else if (atomic_load_explicit(&be->resumed_ns, memory_order_relaxed) <= ended)
+        atomic_store_explicit(&be->resumed_ns, now, memory_order_relaxed);
 }
 
 uint64_t orion_turns_ran_on(const struct orion_gpu *gpu, uint64_t begin, uint64_t end, uint64_t work)

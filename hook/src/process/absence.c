@@ -45,6 +45,12 @@ void orion_absence_end(struct orion_process *process)
 
 atomic_bool orion_has_gone;
 
+bool orion_absence_holds(void)
+{
+    struct orion_process *process = orion_the_process;
+    return process != NULL && (atomic_load(&process->errands) & ORION_ERRAND_ABSENT);
+}
+
 /* The parker begins the absence and then asks whether the process exits; this is the other way round. Both are sequentially consistent, so
  * at least one of the two sees the other. */
 void orion_absence_exits(struct orion_process *process)

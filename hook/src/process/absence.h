@@ -31,6 +31,10 @@ void orion_absence_end(struct orion_process *process);
 void orion_absence_exits(struct orion_process *process);
 
 extern atomic_bool orion_has_gone;
-static inline bool orion_is_gone(void) { return __builtin_expect(atomic_load_explicit(&orion_has_gone, memory_order_relaxed), 0); }
+bool orion_absence_holds(void); /* the process is away now: the parker may still have turned back */
+static inline bool orion_is_gone(void)
+{
+    return __builtin_expect(atomic_load_explicit(&orion_has_gone, memory_order_relaxed), 0) && orion_absence_holds();
+}
 
 #endif
