@@ -147,7 +147,7 @@ def test_another_header_is_refused_by_its_version(tmp_path: Path, capsys: pytest
         ("cuLogicalEndpointBindMem", ", if (answer == CUDA_SUCCESS) orion_memory_shared());"),
         (
             "cuMemGetMemPool",
-            "if (result == CUDA_SUCCESS && type == CU_MEM_ALLOCATION_TYPE_MANAGED) orion_memory_managed();",
+            "if (result == CUDA_SUCCESS) orion_memory_placed(location, type);",
         ),
         ("cuLibraryGetManaged", "if (result == CUDA_SUCCESS) orion_memory_managed();"),
         ("cuGraphInstantiateWithFlags", "if (result == CUDA_SUCCESS) orion_graph_copy_made(*phGraphExec, hGraph);"),
