@@ -132,32 +132,33 @@ class Account:
 
     # -- Limits --------------------------------------------------------------------------------------------------------
 
-    def allowance_ns(self, shortest_ns: float) -> float:
-        """Return how long each of its next turns may be at most, for its limit of the last second; 0: it must wait.
+    def allowance(self, shortest_ns: float) -> tuple[float, bool]:
+        """Return what its limit of the last second leaves to its next turns.
 
         It is what the limit allows in a cycle, and a part of what is left of the second. With a small limit that is
-        shorter than any turn. Then one turn may be as long as all turns are at least, and `once` is set. A long piece
-        must fit into what is left. One that is longer than the limit allows in a second waits until the slot has used
-        nothing for a second.
+        shorter than any turn. Then one turn may be as long as all turns are at least. A long piece must fit into what
+        is left. One that is longer than the limit allows in a second waits until the slot has used nothing for a
+        second.
 
         Args:
             shortest_ns: turns are not shorter, unless the limit allows less in a second.
+
+        Returns:
+            how long each turn may be at most, in nanoseconds, 0: it must wait; and whether it may have only one.
         """
-        self.once = False
         if self.ceiling >= 1:
-            return float("inf")
+            return float("inf"), False
         used_ns = self.second.used_ns + self.held_ns
         left = self.ceiling * SECOND_NS - used_ns
         if self.piece_ns > LONG_PIECE_NS and self.piece_ns > left and used_ns > _USED_NS:
-            return 0.0
+            return 0.0, False
         repeats = 1.0 if self.piece_ns > LONG_PIECE_NS else self.repeats
         in_cycle = self.ceiling * self.cycle_ns
         if self.cycle_ns > _LONG_CYCLE_NS:  # one turn counts for so much that it must wait until older ones do not
             in_cycle = min(in_cycle, self.second.begin_ns(self.cycle_ns))
         allowed = max(0.0, in_cycle + (left + self.ceiling * _SLACK_NS) / repeats)
         least = min(shortest_ns, self.ceiling * SECOND_NS)
-        self.once = allowed < least <= left
-        return least if self.once else allowed
+        return (least, True) if allowed < least <= left else (allowed, False)
 
     def _note_use(self, since_ns: int, now_ns: int, used_ns: float) -> None:
         if self.ceiling < 1:

@@ -163,7 +163,7 @@ class Cycles:
         first, spans = origin(taken.values()), {}
         for name, window in taken.items():
             begin = (window.begin - first) * self.joint_ns if window.length > 0 else 0.0
-            length = min(window.length * self.joint_ns, self._accounts[name].allowance_ns(0.0))
+            length = min(window.length * self.joint_ns, self._accounts[name].allowance(0.0)[0])
             spans[name] = round(begin), round(begin + length)
         return spans
 

@@ -122,14 +122,14 @@ def next_lengths(
         account, usual = accounts[name], share * whole
         account.usual_turn_ns = usual
         length, piece = usual + corrections[name], account.piece_ns
-        allowed = account.allowance_ns(shortest_ns)
+        allowed, account.once = account.allowance(shortest_ns)
         length, usual = min(length, allowed), min(usual, allowed)
         if length < piece <= usual:  # a part of a piece would run on
             length = piece if length > piece / 2 else 0.0
         if length >= (allowed if account.once else shortest_ns):
             lengths[name] = length
     if not lengths and full:  # all are in debt, or at their limits
-        able = [name for name in shares if accounts[name].allowance_ns(shortest_ns) >= shortest_ns]
+        able = [name for name in shares if accounts[name].allowance(shortest_ns)[0] >= shortest_ns]
         lengths = dict.fromkeys(sorted(able, key=lambda name: corrections[name])[-1:], shortest_ns)
     usable = max(0.0, room_ns - sum([lost[name] for name in lengths]))
     growing = {name for name in lengths if full and accounts[name].ceiling >= 1}

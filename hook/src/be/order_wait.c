@@ -14,7 +14,7 @@ static bool is_away(const struct orion_process *process) { return atomic_load(&p
 /* A graph with kernels on several GPUs waits for the hp of each. GPUs of clients that are threads are not those of the process. */
 static bool is_held(struct orion_process *process, struct orion_gpu *gpu)
 {
-    if (orion_gate_closed(gpu) || orion_stops_block(process, gpu) != NULL) return true;
+    if (orion_stops_hold(process, gpu)) return true;
     if (gpu->client != 0) return false;
     ORION_EACH_GPU(other, process)
         if (atomic_load(&other->role) == ORION_ROLE_BE && orion_gate_closed(other)) return true;

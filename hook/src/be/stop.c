@@ -35,6 +35,11 @@ struct orion_gpu *orion_stops_block(struct orion_process *process, struct orion_
     return blocked_by;
 }
 
+bool orion_stops_hold(struct orion_process *process, struct orion_gpu *gpu)
+{
+    return orion_gate_closed(gpu) || orion_stops_block(process, gpu) != NULL;
+}
+
 void orion_stops_open(struct orion_process *process)
 {
     orion_valve_stop.open(process);

@@ -98,6 +98,9 @@ const struct orion_stop *orion_stop_of(struct orion_process *process, struct ori
 bool orion_stops_update(struct orion_process *process);
 struct orion_gpu *orion_stops_block(struct orion_process *process, struct orion_gpu *gpu);
 
+/* Whether the gate of the GPU or another stop holds its work. */
+bool orion_stops_hold(struct orion_process *process, struct orion_gpu *gpu);
+
 /* Opens all stops, including the valves. Otherwise a stream that waits for a stop would never complete its work. */
 void orion_stops_open(struct orion_process *process);
 

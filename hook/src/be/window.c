@@ -163,7 +163,7 @@ static bool wait_once(struct orion_process *process, struct orion_stream_record 
     bool asks = !orion_contexts_end(process, atomic_load(&process->exits));
     unsigned retired = asks ? orion_in_flight_retire(process, gpu, now) : 0;
     if (asks && retired == 0) orion_in_flight_close(process, stream_record);
-    bool held = orion_gate_closed(gpu) || orion_stops_block(process, gpu) != NULL;
+    bool held = orion_stops_hold(process, gpu);
     uint64_t since = now - orion_be(gpu)->waited_ns;
     if (retired == 0 && !held && since < NEW_WAIT_NS) orion_be(gpu)->stuck_ns += since;
     orion_be(gpu)->waited_ns = now;
