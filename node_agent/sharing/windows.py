@@ -175,12 +175,14 @@ class Activity:
         total = client.record.gpu_ns
         reported = max(0, total - client.last_gpu_ns)
         client.last_gpu_ns = total
-        ran_on = client.record.ran_on_ns
-        slot, before, client.last_ran_on_ns = client.slot, client.last_ran_on_ns, ran_on
+        total = client.record.ran_on_ns
+        ran_on = max(0, total - client.last_ran_on_ns)
+        client.last_ran_on_ns = total
+        slot = client.slot
         others = look.demands.get(slot.name) or self._granted(slot, look)
         look.demands[slot.name] = others._replace(
             reported_ns=reported + others.reported_ns,
-            ran_on_ns=max(0, ran_on - before) + others.ran_on_ns,
+            ran_on_ns=ran_on + others.ran_on_ns,
             piece_ns=max(client.record.piece_ns, others.piece_ns),
             launched=launched or others.launched,
             waiting=wants or others.waiting,

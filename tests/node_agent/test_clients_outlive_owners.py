@@ -11,19 +11,11 @@ from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
 from tests.node_agent.job_ranks import rank, same_memory
+from tests.node_agent.owning_process import process
 from tests.node_agent.protocol_client import ProtocolClient, current_grant
 
 GIB = 1 << 30
 SECOND = GPU[:-1] + "1"
-
-
-@contextlib.contextmanager
-def process() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", "infinity"]) as started:
-        try:
-            yield started
-        finally:
-            started.kill()
 
 
 def end(agent: AgentProcess, owner: subprocess.Popen[bytes], *slots: agent_pb2.Slot) -> None:

@@ -1,8 +1,6 @@
 """Programs that join by an id follow the agent's resource file: tested with a real agent, its sockets and its pages."""
 
-import contextlib
 import itertools
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ from orion.node_agent.api import agent_pb2
 from orion.node_agent.api.client import AgentClient, RequestRefused
 from tests.hook.harness import figure
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
+from tests.node_agent.owning_process import process
 from tests.node_agent.protocol_client import ProtocolClient, current_grant
 
 MIB = 1 << 20
@@ -49,16 +48,6 @@ def ruled(stopped_agent: AgentProcess, path: Path, write: Write) -> AgentProcess
 def administrator(ruled: AgentProcess) -> Iterator[AgentClient]:
     with AgentClient(ruled.root) as client:
         yield client
-
-
-@contextlib.contextmanager
-def process() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that owns a slot and does nothing; ended by killing it."""
-    with subprocess.Popen(["sleep", "infinity"]) as started:
-        try:
-            yield started
-        finally:
-            started.kill()
 
 
 def open_for(administrator: AgentClient, rule: str, owner: int = 0) -> agent_pb2.Slot:

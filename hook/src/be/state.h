@@ -47,8 +47,8 @@ struct orion_be {
     /* See turns.c */
     _Atomic uint64_t handed_back_ns, asked_ns; /* when this client last sent each message */
     _Atomic uint64_t patience_ns;
-    _Atomic uint64_t turn_ended_ns,
-        resumed_ns; /* when its last turn ended (0: it goes on), and when stops first opened after that */
+    _Atomic uint64_t turn_ended_ns; /* when its last turn ended; 0: it goes on */
+    _Atomic uint64_t resumed_ns;    /* when stops first opened after that */
 };
 _Static_assert(sizeof(struct orion_be) <= ORION_GPU_BE, "ORION_GPU_BE is too small");
 

@@ -113,7 +113,7 @@ static inline bool orion_memory_asks_for_tokens(const CUpointer_attribute *attri
     return false;
 }
 /* After the process has got a variable of managed memory, and after it has got a pool or memory of cuMemCreate there. For good:
- * memory outlives its pool. The driver brings such memory on the host not back: a restore fails or hangs (580). */
+ * memory outlives its pool. The driver does not bring such memory on the host back: a restore fails, or the checkpoint hangs (580). */
 void orion_memory_managed(void);
 void orion_memory_placed(const CUmemLocation *location, CUmemAllocationType type);
 static inline bool orion_memory_is_managed(const struct orion_process *process)
