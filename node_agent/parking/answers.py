@@ -113,6 +113,11 @@ _FOR_GOOD = frozenset({
 })  # fmt: skip
 
 
+_OF_DRIVER = frozenset({ParkingReason.LOCK, ParkingReason.CHECKPOINT})
+_CUDA_ERROR_NOT_SUPPORTED = 801
+_NOT_SUPPORTED = "the driver does not move a program that uses what this one uses, such as a profiler"
+
+
 def is_for_good(answer: ParkingAnswer) -> bool:
     """Return whether a refusal says what a later wish would not change."""
     return answer.reason in _FOR_GOOD
@@ -173,4 +178,6 @@ def problem(client: Client, verdict: Verdict, retry_seconds: float, was_asked: b
 
 
 def _reason(answer: ParkingAnswer) -> str:
+    if answer.result == _CUDA_ERROR_NOT_SUPPORTED and answer.reason in _OF_DRIVER:
+        return _NOT_SUPPORTED
     return _REASONS.get(answer.reason, "it does not say why")

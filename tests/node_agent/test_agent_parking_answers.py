@@ -101,6 +101,18 @@ def test_who_does_not_come_back_is_not_called_again_before_it_shows_life(cards: 
     eventually(lambda: tenant.park == 4)
 
 
+@pytest.mark.parametrize("reason", [ParkingReason.LOCK, ParkingReason.CHECKPOINT])
+def test_a_driver_that_does_not_support_parking_a_program_is_not_taken_for_a_slow_call(
+    cards: Cards, reason: ParkingReason
+) -> None:
+    profiled = cards.be("be-0", 3000)
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+        eventually(lambda: profiled.park == 1)
+        profiled.answer(ParkingState.REFUSED, reason, result=801)
+        eventually(lambda: "such as a profiler (CUDA error 801)" in cards.conditions("be-0").get("ParkRefused", ""))
+
+
 def test_who_says_that_it_has_left_and_has_not_is_found_out(cards: Cards) -> None:
     liar = cards.be("be-0", 3000)
     with cards.administrator() as administrator:
