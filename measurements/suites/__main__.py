@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     head = raw_data.header("measurements.suites")
     settings = running.Settings(
         suite, sources, files, options.limit_s, options.again_limit_s, options.test_limit_s, options.workers,
-        options.together, options.simulated,
+        options.together, options.simulated, options.parks,
     )  # fmt: skip
     results = running.Results()
     status = _guarded(settings, lambda: running.run(settings, results))
@@ -40,6 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         record = raw(head, options.suite, options.tests, settings, results)
         raw_data.write(options.output, record)
         say(f"{options.output}: {Comparison(record).sentence()}")
+        if settings.parks:
+            say(results.stays.sentence())
     return status
 
 
@@ -90,6 +92,7 @@ examples:
     parser.add_argument("--test-limit-s", type=positive, default=90.0, help="time for one test (default: 90)")
     parser.add_argument("--workers", type=counted, default=1, help="processes of a role at a time (default: 1)")
     parser.add_argument("--together", action="store_true", help="all roles at once on one GPU (default: in turn)")
+    parser.add_argument("--parks", action="store_true", help="be processes leave the GPU and come back, all the time")
     parser.add_argument("--simulated", action="store_true", help="on a simulated GPU")
     return parser
 

@@ -42,6 +42,7 @@ def raw(head: dict[str, Any], name: str, tests: str, settings: Settings, results
         "left_out": settings.suite.left_out,
         "roles": list(ROLES),
         "seconds": results.seconds,
+        **({"stays": results.stays.record()} if settings.parks else {}),
         "joined": {role: len(found) for role, found in results.joined.items()},
         "files": {file: [results.first[role].get(file, FileRun()).state for role in ROLES] for file in settings.files},
         "outcomes": letters,

@@ -9,12 +9,13 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from measurements.repeating import repeated
+from measurements.suites import parking
 from measurements.suites.catalogue import Suite
 from measurements.suites.files import OF_PROCESS, FileRun, Limits, run_file
 from orion.bench import managed
@@ -50,6 +51,7 @@ class Settings:
         workers: Processes of a role at a time.
         together: All roles at the same time, on the same GPU.
         simulated: On a simulated GPU.
+        parks: The be processes leave the GPU and come back, all the time.
     """
 
     suite: Suite
@@ -61,18 +63,24 @@ class Settings:
     workers: int
     together: bool
     simulated: bool
+    parks: bool
     stop: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass
 class Results:
-    """First runs and second runs by role and file; process ids that the agent saw, by role; versions."""
+    """First runs and second runs by role and file; process ids that the agent saw, by role; stays; versions."""
 
     first: dict[str, dict[str, FileRun]] = field(default_factory=lambda: {role: {} for role in ROLES})
     second: dict[str, dict[str, FileRun]] = field(default_factory=lambda: {role: {} for role in ROLES})
     seconds: dict[str, float] = field(default_factory=dict)
     joined: dict[str, set[int]] = field(default_factory=lambda: {"hp": set(), "be": set()})
+    stays: parking.Stays = field(default_factory=parking.Stays)
     versions: dict[str, Any] = field(default_factory=dict)
+
+
+Environments = Mapping[str, Callable[[], Mapping[str, str]]]
+""" What makes the variables of a file's processes, by role. """
 
 
 def run(settings: Settings, results: Results) -> None:
@@ -82,25 +90,31 @@ def run(settings: Settings, results: Results) -> None:
         Unavailable: The agent does not start.
     """
     with managed.machine(settings.simulated) as environment, managed.ManagedGPU(environment, settings.simulated) as gpu:
-        shared = _shared(settings, environment)
-        results.versions = _versions(settings.suite, shared)
-        environments = {
-            role: shared if role == "none" else {**gpu.client_environment(role), **_own(settings, environment)}
-            for role in ROLES
-        }
-        with repeated(lambda: _note_clients(gpu, results.joined), LOOK_SECONDS):
+        environments = _environments(settings, gpu, environment)
+        results.versions = _versions(settings.suite, environments["none"]())
+        with contextlib.ExitStack() as beside:
+            beside.enter_context(repeated(lambda: _note_clients(gpu, results.joined), LOOK_SECONDS))
+            if settings.parks:
+                beside.enter_context(repeated(lambda: results.stays.look(gpu), parking.LOOK_SECONDS))
             for roles in (ROLES,) if settings.together else [(role,) for role in ROLES]:
                 _roles(settings, results, roles, environments)
             _again(settings, results, environments)
 
 
+def _environments(settings: Settings, gpu: managed.ManagedGPU, environment: Mapping[str, str]) -> Environments:
+    own = _own(settings, environment)
+    none = {**environment, **own}
+    hp, be = ({**gpu.client_environment(role), **own} for role in ("hp", "be"))
+
+    def be_that_parks() -> Mapping[str, str]:
+        return {**gpu.client_environment("be", memory=parking.SLOT), **own}
+
+    return {"none": lambda: none, "hp": lambda: hp, "be": be_that_parks if settings.parks else lambda: be}
+
+
 def _own(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
     path = [str(settings.sources) if settings.suite.on_path else "", environment.get("PYTHONPATH", "")]
     return {**settings.suite.variables, "PYTHONPATH": os.pathsep.join(filter(None, path)), "PYTEST_ADDOPTS": ""}
-
-
-def _shared(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
-    return {**environment, **_own(settings, environment)}
 
 
 def _versions(suite: Suite, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -113,16 +127,14 @@ def _versions(suite: Suite, environment: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _roles(
-    settings: Settings, results: Results, roles: tuple[str, ...], environments: Mapping[str, Mapping[str, str]]
-) -> None:
+def _roles(settings: Settings, results: Results, roles: tuple[str, ...], environments: Environments) -> None:
     """Run all files in these roles, with `workers` processes of each role at a time."""
     began = time.monotonic()
     limits = Limits(began + settings.limit_s, settings.test_limit_s, settings.stop)
     left_out = list(settings.suite.left_out)
 
     def one(role: str, file: str) -> None:
-        done = run_file(settings.sources, file, environments[role], limits, left_out, [])
+        done = run_file(settings.sources, file, environments[role](), limits, left_out, [])
         results.first[role][file] = done
         results.seconds[role] = round(time.monotonic() - began, 1)
         say(f"{role:4}  {len(results.first[role])}/{len(settings.files)}  {file}: {_brief(done)}")
@@ -144,7 +156,7 @@ def _finish(futures: list[concurrent.futures.Future[None]], stop: threading.Even
         raise
 
 
-def _again(settings: Settings, results: Results, environments: Mapping[str, Mapping[str, str]]) -> None:
+def _again(settings: Settings, results: Results, environments: Environments) -> None:
     """Run once more, one role after another, the tests that ended differently."""
     chosen = {file: tests for file in settings.files if (tests := differing(results, file))}
     limits = Limits(time.monotonic() + settings.again_limit_s, settings.test_limit_s, settings.stop)
@@ -153,7 +165,7 @@ def _again(settings: Settings, results: Results, environments: Mapping[str, Mapp
         say(f"{file}: {len(tests)} tests ended differently by role; they run once more")
         for role in ROLES:
             only = [] if file + OF_PROCESS in tests else tests
-            results.second[role][file] = run_file(settings.sources, file, environments[role], limits, left_out, only)
+            results.second[role][file] = run_file(settings.sources, file, environments[role](), limits, left_out, only)
 
 
 def differing(results: Results, file: str) -> list[str]:

@@ -46,6 +46,20 @@ def test_first_time():
     seen.touch()
     assert known
 """
+LEAVES = """
+import ctypes, os, time
+def test_waits_while_its_process_is_away():
+    cuda, context, memory = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+    assert cuda.cuInit(0) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+    began, longest = time.monotonic(), 0.0
+    while "ORION_CONNECTIONS" in os.environ and longest < 0.1:  # be
+        before = time.monotonic()
+        assert before - began < 60
+        assert cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(1 << 20)) == 0
+        assert cuda.cuMemFree_v2(memory) == 0
+        longest = max(longest, time.monotonic() - before)
+"""
 
 
 def test_a_file_continues_behind_tests_that_crash_or_hang(tmp_path: Path) -> None:
@@ -124,6 +138,19 @@ def test_outcomes_are_compared_by_role_and_differing_tests_run_once_more(
     assert "| own | `test_by_role.py::test_first_time` | failed | passed | passed | passed |" in printed
 
 
+def test_be_processes_leave_the_gpu_and_come_back_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test_leaves.py").write_text(LEAVES)
+    monkeypatch.setitem(SUITES, "own", Suite("Our own", "a folder", ("test_*.py",), ("pytest",)))
+    options = ["--suite", "own", "--sources", str(tmp_path), "--output", str(tmp_path / "raw.json")]
+    assert command.main([*options, "--simulated", "--parks"]) == 0
+    record = raw_data.read(tmp_path / "raw.json")
+    assert Comparison(record).alike == {"p": 1}
+    assert record["stays"]["left"] >= 1
+    assert "be slots left the GPU" in capsys.readouterr().out
+
+
 def test_ctrl_c_ends_the_tests_and_keeps_what_was_done(tmp_path: Path) -> None:
     folder = tmp_path / "cuda" / "tests"
     folder.mkdir(parents=True)
@@ -154,10 +181,12 @@ def test_a_folder_without_the_suite_is_refused_with_what_it_must_be(
 
 
 @pytest.mark.skipif(not (OTHERS / "cuda").is_dir(), reason="cuda-python 12.6 has no wheel for this Python")
-def test_cuda_pythons_own_tests_end_alike_in_all_roles(tmp_path: Path) -> None:
+@pytest.mark.parametrize("parks", [False, True])
+def test_cuda_pythons_own_tests_end_alike_in_all_roles(tmp_path: Path, parks: bool) -> None:
     # Its tests of NVRTC, which compiles kernels, are left out: that library is not here.
     only = ["test_cuda.py", "test_cudart.py", "test_interoperability.py", "test_cython.py"]
     options = ["--suite", "cuda-python-12", "--sources", str(OTHERS), "--output", str(tmp_path / "raw.json")]
+    options += ["--parks"] if parks else []
     options += ["--simulated", "--together", *(word for name in only for word in ("--only", name))]
     assert command.main(options) == 0
     record = raw_data.read(tmp_path / "raw.json")
