@@ -51,6 +51,7 @@ class Reason(StrEnum):
     HOST_PATH = "HostPath"
     HIDDEN_MOUNT = "HiddenMount"
     DEVICE_ENVIRONMENT = "DeviceEnvironment"
+    DEVICE_MOUNT = "DeviceMount"
     HOOK_ENVIRONMENT = "HookEnvironment"
 
 

@@ -28,6 +28,7 @@ NO_DEVICES = ("", "void", "none")
 
 _DEVICES = "devices of the node"
 _RUNTIME = "the container runtime, which can start anything"
+_DEVICE_FILES = "the container runtime's device files, which name programs that it runs as root"
 _FILES = "the files of other containers"
 _KUBELET = "the kubelet's sockets and the volumes of other pods"
 _DISTRIBUTION = "the kubelet and the container runtime of the node"
@@ -39,6 +40,8 @@ FORBIDDEN_PATHS = {
     "/proc": "processes of the node",
     "/sys/fs/cgroup": "the rights of containers to devices",
     "/run/nvidia": "the driver and its MPS servers",
+    "/etc/cdi": _DEVICE_FILES,
+    "/run/cdi": _DEVICE_FILES,
     "/var/lib/orion": "the hook that every pod with slots loads",
     "/var/lib/kubelet": _KUBELET,  # the device plugins' sockets are here whatever the kubelet's --root-dir is
     "/etc/kubernetes": "the kubelet's own pods",
@@ -58,6 +61,12 @@ FORBIDDEN_PATHS = {
 }
 """ Paths of the node that a tenant may not mount, with the reason. A tenant may not mount the
 parents of these paths either, nor anything below these paths. """
+
+_GPU_MOUNTS = "/run/nvidia-container-devices"
+""" A volume that is mounted below names a GPU to NVIDIA's container runtime, as NVIDIA_VISIBLE_DEVICES does. """
+
+_LOADER_LIST = "/etc/ld.so.preload"
+""" Where the container runtime mounts the list with the hook, with injection through a file. """
 
 _PREFIXES = ("/dev/nvidia",)
 """ Forbidden paths that also forbid longer names: /dev/nvidia forbids /dev/nvidia0. """
@@ -99,8 +108,8 @@ def refuse_containers(found: Iterable[PodContainer], slots: Set[str], defaults: 
                 f"{entry} is privileged, so it could use every GPU of its node; remove securityContext.privileged",
             )
         _refuse_environment(entry, entry.name in slots, defaults)
-        if entry.name in slots:
-            _refuse_mounts(entry, defaults)
+        for mount in entry.container.volume_mounts or ():
+            _refuse_mount(entry, mount.name, mount.mount_path, entry.name in slots, defaults)
 
 
 def _refuse_environment(entry: PodContainer, has_slots: bool, defaults: Defaults) -> None:
@@ -120,14 +129,18 @@ def _refuse_environment(entry: PodContainer, has_slots: bool, defaults: Defaults
             )
 
 
-def _refuse_mounts(entry: PodContainer, defaults: Defaults) -> None:
-    for mount in entry.container.volume_mounts or ():
-        if _is_within(_normal(mount.mount_path), _normal(defaults.root)):
-            raise Refusal(
-                Reason.HIDDEN_MOUNT,
-                f"{entry} mounts volume {mount.name} at {mount.mount_path}, where its slots are; choose a path outside "
-                f"{defaults.root}",
-            )
+def _refuse_mount(entry: PodContainer, volume: str, path: str, has_slots: bool, defaults: Defaults) -> None:
+    at, begin = _normal(path), f"{entry} mounts volume {volume} at {path}"
+    if _is_within(at, _GPU_MOUNTS):
+        raise Refusal(
+            Reason.DEVICE_MOUNT,
+            f"{begin}, by which NVIDIA's container runtime takes GPUs, but slots decide which GPU a container gets; "
+            "remove the mount",
+        )
+    if has_slots and _is_within(at, _normal(defaults.root)):
+        raise Refusal(Reason.HIDDEN_MOUNT, f"{begin}, where its slots are; choose a path outside {defaults.root}")
+    if has_slots and at == _LOADER_LIST:
+        raise Refusal(Reason.HIDDEN_MOUNT, f"{begin}, which could hide the hook; remove the mount")
 
 
 def _refuse_path(volume: str, text: str, defaults: Defaults) -> None:

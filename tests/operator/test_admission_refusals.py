@@ -23,6 +23,8 @@ def asking(**limits: Any) -> dict[str, Any]:
 BY_REFERENCE = {"name": "LD_PRELOAD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
 TWICE = [{"name": "LD_PRELOAD", "value": "/a.so"}, {"name": "LD_PRELOAD", "value": "/b.so"}]
 OVER = [{"name": "v", "mountPath": "/run//orion/slots/"}]
+GPU_MOUNT = [{"name": "v", "mountPath": "/var/run/nvidia-container-devices/all"}]
+LIST = [{"name": "v", "mountPath": "/etc/ld.so.preload"}]
 REFUSED: dict[str, tuple[dict[str, Any], Reason, str]] = {
     "priority": (pod(annotations={"orion/priority": "HP"}), Reason.UNKNOWN_ANNOTATION_VALUE, "hp or be, not 'HP'"),
     "containers without priority": (pod(annotations={"orion/containers": "c0"}), Reason.NO_PRIORITY, "orion/priority"),
@@ -70,12 +72,16 @@ REFUSED: dict[str, tuple[dict[str, Any], Reason, str]] = {
     "preload by reference": (pod({**GPU, "env": [BY_REFERENCE]}), Reason.HOOK_ENVIRONMENT, "(valueFrom)"),
     "preload twice": (pod({**GPU, "env": TWICE}), Reason.HOOK_ENVIRONMENT, "twice"),
     "mount over slots": (pod({**GPU, "volumeMounts": OVER}), Reason.HIDDEN_MOUNT, "outside /run/orion"),
+    "mount that names a GPU": (pod({**GPU, "volumeMounts": GPU_MOUNT}), Reason.DEVICE_MOUNT, "takes GPUs"),
+    "mount that names a GPU, no slots": (pod(GPU, {"volumeMounts": GPU_MOUNT}), Reason.DEVICE_MOUNT, "c1 mounts"),
+    "mount over the loader's list": (pod({**GPU, "volumeMounts": LIST}), Reason.HIDDEN_MOUNT, "could hide the hook"),
     **{path: (host_path(path), Reason.HOST_PATH, f"the node's {path}") for path in (
         "/", "/dev", "/dev/nvidia0", "/dev/nvidia-uvm", "/dev/dri/card0", "/run", "/run/orion", "/run/orion/slots/x",
         "/var/run/orion", "/var/../run/./orion", "//run//orion", "/var/lib/kubelet/pod-resources/kubelet.sock", "/var",
         "/proc/1/root", "/sys/fs/cgroup", "/run/containerd/containerd.sock", "/var/run/docker.sock",
         "/run/k3s/containerd/containerd.sock", "/var/lib/k0s/kubelet", "/var/snap", "/var/lib/orion/hook",
         "/var/lib/orion/hook/0.1.0-0123456789ab/liborion_hook.so", "/var/lib/containerd", "/var/lib/docker/overlay2",
+        "/etc/cdi", "/var/run/cdi/x.yaml",
     )},
 }  # fmt: skip
 
@@ -86,6 +92,10 @@ def test_a_pod_that_cannot_work_is_rejected_with_a_sentence(case: str) -> None:
     decision = decide(given)
     assert (decision.outcome, decision.reason) == (Outcome.REFUSED, reason), decision
     assert words in decision.sentence
+
+
+def test_a_container_without_slots_may_have_a_loader_list_of_its_own() -> None:
+    assert decide(pod(GPU, {"volumeMounts": LIST})).outcome is Outcome.PATCHED
 
 
 @pytest.mark.parametrize(
