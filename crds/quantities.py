@@ -1,11 +1,11 @@
 """Amounts with a unit, in Kubernetes' format: "8Gi" of memory, "500m" of a CPU; for memory also "8GiB".
 
-A quantity is exact, and the API server compares it in CEL. Factors and shares have no unit and are numbers
-(decimals.py).
+A quantity is exact to a billionth: the API server rounds what is finer up, too. It compares quantities in CEL. Factors
+and shares have no unit and are numbers (decimals.py).
 """
 
 import re
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_UP, Context, Decimal
 from typing import Any, ClassVar, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -19,6 +19,8 @@ _WHOLE = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,2}
 _UNITS: dict[str, Decimal] = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
 _UNITS |= {letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)}
 _UNITS |= {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)}
+_EXACT = Context(prec=128)  # more digits than MAX_LENGTH characters with a unit can have
+_FINEST = Decimal("1e-9")
 _BINARY = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 
 
@@ -32,7 +34,7 @@ class Quantity(str):
     __slots__ = ("value",)
 
     value: Decimal
-    """ The exact amount, in the base unit. """
+    """ The amount in the base unit, rounded to a billionth, away from 0. """
 
     must: ClassVar = "must be a quantity such as 8Gi or 500m"
     """ The beginning of the error sentence. """
@@ -43,7 +45,8 @@ class Quantity(str):
             raise ValueError(f"{cls.must}; not {text[:MAX_LENGTH]!r}")
         made = super().__new__(cls, text)
         number, exponent, unit = match.groups()
-        made.value = Decimal(number + (exponent or "")) * _UNITS.get(unit, Decimal(1))
+        exact = _EXACT.multiply(Decimal(number + (exponent or "")), _UNITS.get(unit, Decimal(1)))
+        made.value = max(exact, exact.quantize(_FINEST, ROUND_UP, _EXACT), key=Decimal.copy_abs)
         return made
 
     @classmethod

@@ -52,6 +52,15 @@ def test_all_forms_of_kubernetes_are_read(text: str, value: str) -> None:
     assert Quantity(text).value == Decimal(value)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0.9999999999999999999999Mi", "1048576"), ("1e-99", "1e-9"), ("-0.1n", "-1e-9"), ("0.0000000001", "1e-9"),
+     ("99999999999999999999999999999Ei", str((10**29 - 1) * 1024**6))],
+)  # fmt: skip
+def test_what_is_finer_than_a_billionth_is_rounded_away_from_0_as_kubernetes_does(text: str, value: str) -> None:
+    assert Quantity(text).value == Decimal(value)
+
+
 def test_a_fraction_of_a_byte_is_a_byte() -> None:
     assert Quantity("100m").bytes == 1
 
