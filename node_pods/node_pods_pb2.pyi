@@ -39,7 +39,7 @@ class PodsOfNode(_message.Message):
     def __init__(self, pods: _Optional[_Iterable[_Union[Pod, _Mapping]]] = ..., rollout: _Optional[str] = ..., allocation: _Optional[str] = ...) -> None: ...
 
 class Pod(_message.Message):
-    __slots__ = ("namespace", "name", "uid", "created", "leaving", "grant", "ended", "is_static", "revision")
+    __slots__ = ("namespace", "name", "uid", "created", "leaving", "grant", "ended", "is_static", "revision", "kept")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +49,7 @@ class Pod(_message.Message):
     ENDED_FIELD_NUMBER: _ClassVar[int]
     IS_STATIC_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     name: str
     uid: str
@@ -58,4 +59,5 @@ class Pod(_message.Message):
     ended: bool
     is_static: bool
     revision: str
-    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., created: _Optional[str] = ..., leaving: _Optional[bool] = ..., grant: _Optional[str] = ..., ended: _Optional[bool] = ..., is_static: _Optional[bool] = ..., revision: _Optional[str] = ...) -> None: ...
+    kept: str
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., created: _Optional[str] = ..., leaving: _Optional[bool] = ..., grant: _Optional[str] = ..., ended: _Optional[bool] = ..., is_static: _Optional[bool] = ..., revision: _Optional[str] = ..., kept: _Optional[str] = ...) -> None: ...

@@ -4,6 +4,7 @@ import time
 
 from orion.crds.allocation import Allocation
 from orion.node_pods.node_pods_pb2 import Pod, PodsOfNode
+from orion.operator.reconciler.governance import How
 from orion.operator.reconciler.grants import desired_grant
 from orion.operator.reconciler.records import PodRecord
 from orion.operator.reconciler.state import State
@@ -47,4 +48,5 @@ class PodsOfNodes:
             is_static=record.is_static,
             grant=grant or "",
             revision=str(record.revision),
+            kept=applied[0].message if applied is not None and record.pin and applied[0].how is How.KEPT else "",
         )

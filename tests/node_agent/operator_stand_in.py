@@ -100,6 +100,7 @@ class StandInOperator:
         ended: bool = False,
         revision: str = "",
         namespace: str = "default",
+        kept: str = "",
     ) -> None:
         """Create or change a pod; `created` is a number of seconds."""
         text = "" if grant is None else grant if isinstance(grant, str) else json.dumps(grant)
@@ -112,6 +113,7 @@ class StandInOperator:
             ended=ended,
             grant=text,
             revision=revision,
+            kept=kept,
         )
         self._change(self._pods | {name: pod})
 

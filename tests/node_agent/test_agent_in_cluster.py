@@ -45,6 +45,25 @@ def test_a_limit_of_hp_is_on_its_page_but_its_request_is_not(node: Node) -> None
         assert (page.compute_request_milli, page.compute_limit_milli) == (0, 950)
 
 
+def test_a_pod_whose_share_was_deleted_before_it_had_a_grant_does_not_start_without_limits(node: Node) -> None:
+    node.pods.put("a", kept="GPUShare s was deleted: the pod keeps the last grant of that share")
+    node.kubelet.give("a", (GPU, "be-0"))
+
+    def refusal() -> str:
+        try:
+            node.prepare_once("be-0")  # the pod may not be known yet
+        except RequestRefused as refused:
+            return str(refused)
+        return ""
+
+    sentence = eventually(refusal, "the pod is known")
+    assert "pod default/a has no grant: GPUShare s was deleted" in sentence
+    assert "Create the GPUShare again" in sentence
+    assert node.run("a", "be-0", grant(memoryLimitBytes=MIB)).slot.memory_limit_bytes == MIB
+    node.pods.put("a", kept="GPUShare s was deleted: the pod keeps the last grant of that share")
+    assert node.prepare("be-0").slot.memory_limit_bytes == MIB  # its container was restarted
+
+
 def test_options_that_a_grant_does_not_set_are_the_defaults(node: Node) -> None:
     node.run("a", "be-0", grant(memoryLimitBytes=MIB))
     assert node.run("b", "be-0").slot.memory_limit_bytes == 0

@@ -84,7 +84,8 @@ class ClusterHolders:
         Returns within a second. If the pod is not known by then, the default grant applies until it is.
 
         Raises:
-            Conflict: the container is in a static pod, or the slot is for the successor of another pod.
+            Conflict: the pod is static, or its share is gone and it never had a grant of it, or the slot is for the
+                successor of another pod.
         """
         key = (slot.gpu, slot.name)
         self.identity.begins(key)
@@ -94,7 +95,7 @@ class ClusterHolders:
                 await self.identity.known(key)
         except TimeoutError:
             _log.warning("slot: %s %s: the pod that starts in it is not known yet", *key)
-        self._refuse_static_pod(key)
+        self._refuse_pod(key)
         self._rollouts.check(key)
         row = self.grants.of(key)
         # If the holder has no uid, only the kubelet has named the pod, and its grant is not known.
@@ -102,14 +103,21 @@ class ClusterHolders:
             return Prepared()
         return Prepared(row.holder.name, bool(row.fail_closed))
 
-    def _refuse_static_pod(self, key: SlotKey) -> None:
+    def _refuse_pod(self, key: SlotKey) -> None:
         holder = self.identity.holders.get(key)
         pod = self.pods.known.get(holder.key) if holder else None
-        if pod is not None and pod.is_static:
+        if pod is None:
+            return
+        if pod.is_static:
             raise Conflict(
                 f"the static pod {pod.namespace}/{pod.name} cannot share GPUs: the kubelet takes it from a file of the "
                 "node, so it has not been through Orion's webhook and lacks the hook; remove the file, and run the pod "
                 "by a DaemonSet or a Deployment"
+            )
+        if pod.kept and not pod.grant:
+            raise Conflict(
+                f"pod {pod.namespace}/{pod.name} has no grant: {pod.kept}; it had none on this node yet. Create the "
+                "GPUShare again, or delete the pod and create it again"
             )
 
     async def missed(self) -> None:

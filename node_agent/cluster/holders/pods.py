@@ -1,7 +1,8 @@
 """The pods of this node as the operator last sent them: their names, whether they have ended, and their grants.
 
 If the operator sends a pod without a grant, no GPUShare can govern the pod now, for example because its share was
-deleted. Then the pod keeps the last grant that it had on this node.
+deleted. Then the pod keeps the last grant that it had on this node. If it had none, it may not start: otherwise whoever
+deletes a share would free its waiting pods of all limits.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,6 +41,9 @@ class Pod:
 
     revision: Revision = NO_REVISION
     """ Its workload and revision, if it is an hp pod that a rolling update may replace. """
+
+    kept: str = ""
+    """ Why the share that governs it cannot do so now; empty: it can, or none governs it. """
 
     @property
     def key(self) -> PodName:
@@ -97,4 +101,5 @@ class Pods:
             grant=pod.grant or self._grants.get(pod.uid),
             is_static=pod.is_static,
             revision=Revision.read(pod.revision),
+            kept=pod.kept,
         )
