@@ -140,6 +140,9 @@ class AppliedPolicy(Model):
     share: Annotated[str | None, Field(max_length=507)] = None
     """ The GPUShare that sets the policy, as NAMESPACE/NAME; absent: the agent's default applies. """
 
+    conflicting: Annotated[list[Annotated[str, Field(max_length=507)]] | None, Field(max_length=SLOTS_MAX)] = None
+    """ The GPUShares of other hp pods on the GPU that ask for another policy, as NAMESPACE/NAME; absent: none. """
+
     max_slowdown: Number | None = None
     """ The accepted slowdown of hp's work, as a factor of the time that the work takes alone. """
 

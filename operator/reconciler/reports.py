@@ -141,8 +141,7 @@ class ReportedPolicy:
 
     name: PolicyName
     share: str | None
-    max_slowdown: Number | None
-    request: Number | None
+    conflicting: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from orion.crds.conditions import Condition, ConditionType
-from orion.crds.decimals import Number
-from orion.crds.policy import Oversubscribe, PolicyName, Priority
+from orion.crds.policy import Oversubscribe, Priority
 from orion.crds.quantities import Memory
 from orion.crds.share import GPUShareSpec
 from orion.crds.share_rules import BORROWS_FOR_GOOD, borrows_for_good
@@ -14,7 +13,7 @@ from orion.operator.reconciler import enforcement
 from orion.operator.reconciler.governance import REASON_TOO_MANY, REASON_UNREADABLE, Governance
 from orion.operator.reconciler.grants import REASON_NOT_ADMITTED
 from orion.operator.reconciler.records import DeviceRecord, Named, PodRecord, ShareRecord
-from orion.operator.reconciler.reports import ReportedClient, ReportedPolicy, ReportedSlot
+from orion.operator.reconciler.reports import ReportedClient, ReportedSlot
 from orion.operator.reconciler.usage import STOPPED, Usage
 from orion.planning.sharing.due import Claim, due
 
@@ -158,7 +157,7 @@ def policy_conflict(record: ShareRecord, found: Usage) -> Finding:
     own = f"{record.at.namespace}/{record.at.name}"
     for _, device in sorted(found.devices.items()):
         applied = device.status.policy
-        if applied and applied.share not in (None, own) and _differs(spec, applied):
+        if applied and own in (applied.conflicting or ()):
             return Finding(
                 True,
                 "OtherShare",
@@ -166,16 +165,6 @@ def policy_conflict(record: ShareRecord, found: Usage) -> Finding:
                 "the same policy, or run them on different GPUs",
             )
     return Finding(False, "Applied", "no GPU of these pods uses another share's policy")
-
-
-def _differs(spec: GPUShareSpec, applied: ReportedPolicy) -> bool:
-    own_slowdown, their_slowdown = spec.max_slowdown, applied.max_slowdown
-    own_request, their_request = spec.compute and spec.compute.request, applied.request
-    return (
-        (spec.policy or PolicyName.ORION) is not applied.name
-        or (own_slowdown or Number(1)).milli != (their_slowdown or Number(1)).milli
-        or (own_request or Number(1)).milli != (their_request or Number(1)).milli
-    )
 
 
 def degraded(record: ShareRecord, found: Usage, rows: Sequence[ReportedClient], before: Sequence[Condition]) -> Finding:

@@ -132,7 +132,7 @@ def test_statuses_of_agents_become_rows_conditions_and_labels(
     eventually(lambda: _labels(api, node) == expected)
     eventually(lambda: world.condition("chat", "NotEnforced") == ("True", "ModeTimeslice"))
 
-    policy = {"name": "gate", "share": "elsewhere/other"}
+    policy = {"name": "gate", "share": "elsewhere/other", "conflicting": [f"{world.namespace}/chat"]}
     world.fake_agent_reports(gpu, policy=policy)
     eventually(lambda: world.condition("chat", "PolicyConflict") == ("True", "OtherShare"))
 

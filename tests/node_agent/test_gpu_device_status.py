@@ -166,7 +166,7 @@ def test_unmanaged_processes_pending_modes_and_conflicts_are_conditions() -> Non
     assert found["PolicyConflict"] == ("True", "OtherShare")
     assert status.unmanaged_process_count == 2
     assert status.policy is not None
-    assert status.policy.share == "team/a"
+    assert (status.policy.share, status.policy.conflicting) == ("team/a", ["team/b"])
     assert [each.plain() for each in status.unmanaged or ()] == [
         {"processId": 42, "command": "python"},
         {"processId": 43, "command": "python",

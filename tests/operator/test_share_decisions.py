@@ -136,13 +136,13 @@ def test_a_complaint_is_said_once_and_again_after_it_has_changed() -> None:
     assert [type(write) for write in decide(state, POD, NOW, 0.0)] == [PostEvent, Remember]
 
 
-def test_another_shares_policy_on_the_gpu_is_a_conflict_unless_it_is_the_same() -> None:
+def test_another_shares_policy_on_the_gpu_is_a_conflict_if_the_agent_says_so() -> None:
     chat = share(priority="hp", policy="gate")
     held: dict[str, Any] = {"heldSlots": [slot("p", "hp-0")]}
-    same = {"name": "gate", "share": "n/other"}
-    cluster = reconciled(chat, pod("p", priority="hp"), device(**held, policy=same))
+    other = {"name": "none", "share": "n/other", "conflicting": ["n/third"]}
+    cluster = reconciled(chat, pod("p", priority="hp"), device(**held, policy=other))
     assert condition(cluster, "PolicyConflict")[:2] == ("False", "Applied")
-    cluster = reconciled(chat, pod("p", priority="hp"), device(**held, policy=same | {"name": "none"}))
+    cluster = reconciled(chat, pod("p", priority="hp"), device(**held, policy=other | {"conflicting": ["n/s"]}))
     assert condition(cluster, "PolicyConflict")[:2] == ("True", "OtherShare")
     assert "policy none of GPUShare n/other" in condition(cluster, "PolicyConflict")[2]
 

@@ -134,9 +134,11 @@ def _borrowed(seen: Seen) -> Iterator[tuple[SlotView, int]]:
 
 def _policy(state: GpuState) -> AppliedPolicy:
     page, deciding = state.policy.policy, state.policy.deciding
+    conflicting = list(dict.fromkeys(asking.share for asking in state.policy.conflicting))
     return AppliedPolicy(
         name=PolicyName(page.name),
         share=deciding.share if deciding else None,
+        conflicting=conflicting[:SLOTS_MAX] or None,
         max_slowdown=Number.of_milli(page.max_slowdown_milli),
         request=Number(page.values()["request"]),
         window=Duration.of(page.window_ns),
