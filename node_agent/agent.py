@@ -38,8 +38,12 @@ from orion.node_agent.state.state_file import RememberedGpu, StateFile
 
 _log = logging.getLogger(__name__)
 
-_RETURN_SECONDS = 5.0
-""" How long clients of the previous agent can return. """
+_RETURN_SECONDS, _RETURN_STEPS = 5.0, 20
+""" How long clients of the previous agent can return, and in how many steps that time passes. """
+_STEPS_TO_ASK_AGAIN = 4
+""" In this time a hook that got no answer asks again: 0.5 s later, and that of hp looks every 0.25 s. """
+_EXTENSIONS_MAX = 10
+""" Others wait for clients that may return, such as those that need memory of the same slot. """
 
 
 class Agent:
@@ -99,7 +103,27 @@ class Agent:
 
     def limit_returning(self) -> None:
         """Start the time in which clients of the previous agent can return. Call it when all sockets are ready."""
-        self._loop.call_later(_RETURN_SECONDS, self._stop_awaiting)
+        self._await_further(_RETURN_STEPS)
+
+    def _await_further(self, steps: int, extensions: int = _EXTENSIONS_MAX) -> None:
+        """Let clients return for so many steps, and after a late one at least for the time in which they ask again.
+
+        While the agent does not run, as on a machine whose cores are all busy, no client can return. So of such a time
+        only one step counts.
+        """
+        step = _RETURN_SECONDS / _RETURN_STEPS
+        ends = self._loop.time() + step
+
+        def ended() -> None:
+            is_late = self._loop.time() > ends + step
+            if is_late and extensions and steps <= _STEPS_TO_ASK_AGAIN:
+                self._await_further(_STEPS_TO_ASK_AGAIN, extensions - 1)
+            elif steps > 1:
+                self._await_further(steps - 1, extensions)
+            else:
+                self._stop_awaiting()
+
+        self._loop.call_at(ends, ended)
 
     def _found(self) -> list[Gpu]:
         try:

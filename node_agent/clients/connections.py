@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import select
 import socket
 import struct
 from collections import deque
@@ -84,6 +85,15 @@ class Connection:
     def full(self) -> bool:
         """Whether messages wait to be sent. Only then will `on_writable` be called."""
         return bool(self._outbox)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the peer has closed the connection, so that it reads nothing more."""
+        if self.closed:
+            return True
+        hanging_up = select.poll()
+        hanging_up.register(self._sock, 0)
+        return bool(hanging_up.poll(0))
 
     def send(self, data: bytes, fds: Sequence[int] = ()) -> None:
         """Send a message now, or when the socket can take it. The caller keeps ``fds``."""

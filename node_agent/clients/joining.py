@@ -220,30 +220,33 @@ class Joining:
             client = returning.take_back(slot, connection, remembered, fds)
         except Conflict as reason:
             raise JoinRefused(join.Refusal.PAGES, str(reason)) from None
+        returning.go_on(client, before)
+        client.keeps_credit = bool(hello.flags & join.HELLO_KEEPS_CREDIT)
+        self._shared_gpu.add(client)
+        self.credit.joined(client)
+        self._keep_away(client)
+        answer = messages.welcome(slot.role, version, *client.key, returned=True)
+        connection.send(answer, [self._shared_gpu.page.descriptor, slot.page.descriptor])
+        if connection.has_left:
+            # The agent did not run for so long that the client gave up, and asks again: it keeps its place until then.
+            self._shared_gpu.put_back(client, before)
+            client.let_stay(before is not None and before.stays)
+            client.release()
+            return
+        self._replace(before, client)
+        client.stale |= {each.key for each in self._shared_gpu.awaited.values()}
+        self._counters.adopted += 1
+        self._settle_in(client)
+
+    def _replace(self, before: Client | None, client: Client) -> None:
+        """Serve a client that has returned; ``before`` is the same one with a connection that broke."""
         if before is not None:
             self._clients.pop(before.connection, None)
             self._shared_gpu.mark_stopped(before, False)
             self._jobs.left(before)
             before.release()
-            client.stale = before.sent | before.stale
-            client.returned, client.joined_ns = before.returned, before.joined_ns
-            client.awaits_driver, client.stays = before.awaits_driver, before.stays
-            client.uncounted_mib, client.last_uncounted_mib = before.uncounted_mib, before.last_uncounted_mib
-            client.is_listed, client.listed_mib = before.is_listed, before.listed_mib
-            client.before_lowering = before.before_lowering
-        else:
-            self._shared_gpu.awaited.pop(hello.client_index)
-            client.returned = client.awaits_driver = client.is_listed = True
-        client.keeps_credit = bool(hello.flags & join.HELLO_KEEPS_CREDIT)
-        self._shared_gpu.add(client)
-        self._clients[connection] = client
-        self.credit.joined(client)
-        self._keep_away(client)
-        client.stale |= {each.key for each in self._shared_gpu.awaited.values()}
-        self._counters.adopted += 1
-        answer = messages.welcome(slot.role, version, *client.key, returned=True)
-        connection.send(answer, [self._shared_gpu.page.descriptor, slot.page.descriptor])
-        self._settle_in(client)
+        self._shared_gpu.awaited.pop(client.key[0], None)
+        self._clients[client.connection] = client
 
     @staticmethod
     def _keep_away(client: Client) -> None:

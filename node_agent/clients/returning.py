@@ -71,6 +71,19 @@ def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, 
     return client
 
 
+def go_on(client: Client, before: Client | None) -> None:
+    """Let a client that returns go on with what this agent knows of it; None: it comes from an earlier agent."""
+    if before is None:
+        client.returned = client.awaits_driver = client.is_listed = True
+        return
+    client.stale = before.sent | before.stale
+    client.returned, client.joined_ns = before.returned, before.joined_ns
+    client.awaits_driver, client.stays = before.awaits_driver, before.stays
+    client.uncounted_mib, client.last_uncounted_mib = before.uncounted_mib, before.last_uncounted_mib
+    client.is_listed, client.listed_mib = before.is_listed, before.listed_mib
+    client.before_lowering = before.before_lowering
+
+
 def _job_page(remembered: RememberedClient, fds: list[int]) -> int:
     """Return a descriptor of the page of the client's job; -1: the client has not brought that page."""
     if remembered.job is None or len(fds) != 3:

@@ -111,6 +111,13 @@ class SharedGpu:
         """Add a client at the index that was reserved for it."""
         self.clients[client.key[0]] = client
 
+    def put_back(self, client: Client, before: Client | None) -> None:
+        """Undo `add` of a client that came back, but has not heard that: ``before`` has its index, or it is awaited."""
+        if before is None:
+            del self.clients[client.key[0]]
+        else:
+            self.clients[client.key[0]] = before
+
     def show(self, client: Client) -> None:
         """Count a client as living. Its pages must be sealed already."""
         if client.role is layout.Role.HP:

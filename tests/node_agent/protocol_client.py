@@ -201,11 +201,19 @@ class ProtocolClient:
 
     def return_to_agent(self) -> Welcome:
         """Connect again, as after a restart of the agent; bring the job page, if there is one."""
+        self.ask_to_return()
+        return self.returned()
+
+    def ask_to_return(self) -> None:
+        """Connect again and send HELLO; do not wait for the answer."""
         self.sock.close()
         self.sock = self.connect(self.directory)
         message = hello(join.HELLO_RETURNS | self.flags, *self.key)
         job = [self.jobs[0][1].fd] if self.jobs else []
         socket.send_fds(self.sock, [message], [self.busy.fd, self.record.fd, *job])
+
+    def returned(self) -> Welcome:
+        """Receive the answer to `ask_to_return`."""
         answer, fds = receive(self.sock)
         if isinstance(answer, join.Refused):
             raise Refused(answer)
