@@ -160,7 +160,8 @@ class Connection:
         """Read one message.
 
         Raises:
-            OSError: there is none, or it has descriptors that it should not have, or that would be closed too late.
+            OSError: there is none, or it has descriptors that it should not have, that would be closed too late, or
+                that the agent cannot receive now.
         """
         size = join.MESSAGE_MAX + 1
         data, _, flags, _ = self._sock.recvmsg(size, 0, socket.MSG_PEEK)
@@ -169,7 +170,11 @@ class Connection:
             return self._sock.recv(size), []
         if self._closer.busy or not (is_first and messages.returns(data)):
             raise OSError(errno.EPROTO, "the message has descriptors")
-        return rights.receive(self._sock, size)
+        data, fds, is_whole = rights.receive(self._sock, size)
+        if not is_whole:
+            self._closer.close(fds)
+            raise OSError(errno.EMFILE, "the agent has no descriptors for those of the message; the client tries again")
+        return data, fds
 
     def _flush(self) -> None:
         while self._outbox and not self.closed and self._sent(*self._outbox[0]):

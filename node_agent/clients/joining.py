@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 
 _READY_SECONDS = 10.0
 _STUCK_SECONDS = 10.0
+_RETRY_MS = 1_000
+""" When a process shall try again for which the system lacks descriptors or memory. """
 
 
 class Joining:
@@ -187,7 +189,7 @@ class Joining:
         except Exhausted as reason:
             raise JoinRefused(join.Refusal.FULL, str(reason)) from None
         except OSError as error:
-            raise JoinRefused(join.Refusal.FULL, f"the agent cannot make pages: {error.strerror}", 1000) from None
+            raise JoinRefused(join.Refusal.FULL, f"the agent cannot make pages: {error.strerror}", _RETRY_MS) from None
         client.keeps_credit = bool(hello.flags & join.HELLO_KEEPS_CREDIT)
         self._clients[connection] = client
         self.credit.joined(client)
@@ -220,6 +222,8 @@ class Joining:
             client = returning.take_back(slot, connection, remembered, fds)
         except Conflict as reason:
             raise JoinRefused(join.Refusal.PAGES, str(reason)) from None
+        except Exhausted as reason:  # a hook that hears PAGES would give its place up
+            raise JoinRefused(join.Refusal.FULL, str(reason), _RETRY_MS) from None
         returning.go_on(client, before)
         client.keeps_credit = bool(hello.flags & join.HELLO_KEEPS_CREDIT)
         self._shared_gpu.add(client)

@@ -45,7 +45,7 @@ class Notices(PacedSocket):
         if not self._may_read():
             return
         try:
-            data, fds = rights.receive(self._sock, _SIZE)
+            data, fds, _ = rights.receive(self._sock, _SIZE)
         except (BlockingIOError, InterruptedError):
             return
         self._closer.close(fds)

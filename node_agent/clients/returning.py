@@ -7,15 +7,18 @@ The pages must be sealed: a client could shrink an unsealed page, and readers of
 A be client also brings the page of its job, if it has one, so that the agent can take this page over (`jobs`).
 """
 
+import errno
 import os
 
-from orion.errors import Conflict
+from orion.errors import Conflict, Exhausted
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
 from orion.node_agent.clients.connections import Connection
 from orion.node_agent.pages import client_pages, descriptors
 from orion.node_agent.slots.slot import Slot
 from orion.node_agent.state.state_file import RememberedClient
+
+_LACKS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def as_remembered(client: Client) -> RememberedClient:
@@ -30,6 +33,7 @@ def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, 
 
     Raises:
         Conflict: the first two descriptors are not the client's pages, complete and sealed.
+        Exhausted: the system lacks descriptors or memory for now.
     """
     if len(fds) not in (2, 3):
         raise Conflict("a returning client brings two pages, busy and record, and perhaps the page of its job")
@@ -54,7 +58,8 @@ def take_back(slot: Slot, connection: Connection, remembered: RememberedClient, 
         client.job_descriptor = _job_page(remembered, fds)
     except OSError as error:
         descriptors.close(readable)
-        raise Conflict(f"the pages cannot be used: {error.strerror}") from None
+        kind = Exhausted if error.errno in _LACKS else Conflict
+        raise kind(f"the pages cannot be used: {error.strerror}") from None
     except Conflict:
         descriptors.close(readable)
         raise

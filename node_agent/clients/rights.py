@@ -26,16 +26,14 @@ _RETRY_SECONDS = 0.1
 """ How long to wait where the system has no more threads. """
 
 
-def receive(sock: socket.socket, size: int) -> tuple[bytes, list[int]]:
-    """Receive a message with all its descriptors, which the caller owns."""
-    data, ancillary, _, _ = sock.recvmsg(size, _ROOM, socket.MSG_CMSG_CLOEXEC)
-    if not ancillary:
-        return data, []
+def receive(sock: socket.socket, size: int) -> tuple[bytes, list[int], bool]:
+    """Receive a message with its descriptors, which the caller owns; return also whether these are all of them."""
+    data, ancillary, flags, _ = sock.recvmsg(size, _ROOM, socket.MSG_CMSG_CLOEXEC)
     fds = array.array("i")
     for level, kind, payload in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
-    return data, fds.tolist()
+    return data, fds.tolist(), not flags & socket.MSG_CTRUNC
 
 
 class Closer:
