@@ -3,9 +3,10 @@
 At each check a slot is charged the time of its turns by the agent's clock, less hp's part of it. The difference to what
 it was due is its balance. What a slot did not want is not owed to it.
 
-What a client reports counts in two ways only: for what a handover costs the slot, within narrow bounds, and where its
-long pieces run on after its turns, no more than the time that has passed. The hook writes these reports. A client that
-changes its own hook's words can hide work that runs on, and can gain no other time.
+What a client reports counts in three ways only: for what a handover costs the slot, within narrow bounds; where its
+long pieces run on after its turns, no more than the time that has passed; and where its work runs on while hp waits for
+it, no more than hp's part of its turns. The hook writes these reports. A client that changes its own hook's words can
+hide work that runs on, and can gain no other time.
 """
 
 from dataclasses import dataclass, field
@@ -53,6 +54,8 @@ class Account:
     """ What it was due, less what it was charged. """
     arrears_ns: float = 0.0
     """ The time of its turns, less its reports. """
+    closed_ns: float = 0.0
+    """ hp's part of its turns lately, less what the slot used of it. """
     room_ns: float = 0.0
     """ The time that has passed, less the reports that counted. """
     lost_ns: float = 0.0
@@ -175,26 +178,36 @@ class Account:
         self.room_ns -= counted
         return counted
 
-    def ran_on(self, held_ns: float, reported_ns: float, demand: Demand, elapsed_ns: float) -> float:
-        """Return what the slot has used beyond its turns, by its own reports.
+    def beyond(
+        self, held_ns: float, closed_ns: float, reported_ns: float, demand: Demand, elapsed_ns: float
+    ) -> tuple[float, float]:
+        """Return what the slot used of hp's part of its turns, and what it used after its turns, by its own reports.
 
-        Work that runs on is reported as long as it would have taken alone: meanwhile the GPU alternates with the next
-        slot. So the excess is what the slot took from others. Where pieces fit into turns, their ends say what ran on.
-        A longer piece may end long after its turn, so what its clients report is compared with all their turns.
+        hp waits for work in flight, and is busy meanwhile. So what a slot's clients report beyond its turns without
+        hp's part is of that part first.
+
+        Work that runs on after a turn is reported as long as it would have taken alone: meanwhile the GPU alternates
+        with the next slot. So the excess is what the slot took from others. Where pieces fit into turns, their ends say
+        what ran on. A longer piece may end long after its turn, so what its clients report is compared with all their
+        turns.
 
         Args:
             held_ns: the time of its turns since the last check, less hp's part.
+            closed_ns: hp's part.
             reported_ns: what its clients report.
             demand: its longest piece now may have begun since the last check.
             elapsed_ns: the time since the last check.
         """
         longest_ns = max(self.piece_ns, demand.piece_ns)
-        if longest_ns <= max(LONG_PIECE_NS, self.usual_turn_ns):
-            self.arrears_ns = 0.0
-            return min(demand.ran_on_ns, elapsed_ns) if longest_ns > LONG_PIECE_NS else 0.0
-        arrears = self.arrears_ns + held_ns - reported_ns
+        fits = longest_ns <= max(LONG_PIECE_NS, self.usual_turn_ns)
+        ran_on = min(float(demand.ran_on_ns), elapsed_ns) if fits and longest_ns > LONG_PIECE_NS else 0.0
+        arrears = self.arrears_ns + held_ns + ran_on - reported_ns
         self.arrears_ns = max(0.0, min(arrears, max(_MOST_ARREARS_NS, min(longest_ns, _MOST_DEBT_NS))))
-        return max(0.0, -arrears)
+        self.closed_ns = min(self.closed_ns + closed_ns, _MOST_ARREARS_NS)
+        excess = max(0.0, -arrears)
+        through = min(excess, self.closed_ns)
+        self.closed_ns -= through
+        return through, ran_on if fits else excess - through
 
     def taken_from(self, lost_ns: float, held_ns: float) -> float:
         """Return how much of its turns the slot is not charged, because others used them.
@@ -271,5 +284,5 @@ class Account:
     def rest(self) -> None:
         """Forget what it is owed, but not its debt: nobody takes turns at present."""
         self.balance_ns = min(0.0, self.balance_ns)
-        self.arrears_ns = self.due_ns = self.lost_ns = 0.0
+        self.arrears_ns = self.closed_ns = self.due_ns = self.lost_ns = 0.0
         self.turns_ns = self.turns = 0

@@ -151,20 +151,18 @@ class Accounts(dict[str, Account]):
         held = {name: account.held_ns * parts.get(name, part) for name, account in self.items()}
         turned = {name: (account.turns, account.turns_ns) for name, account in self.items()}
         # Without turns nobody uses the time of others. Where hp left nothing, reports of the same time say nothing.
-        counts = part and elapsed_ns
-        ran_on = {
-            name: account.ran_on(held[name], reported[name], demands[name], elapsed_ns) if counts else 0.0
-            for name, account in self.items()
-        }
-        turns, beyond = sum(held.values()), {name: each for name, each in ran_on.items() if each}
+        ran_on, left = dict.fromkeys(held, 0.0), part
+        if part and elapsed_ns:
+            ran_on, left = self._beyond(part, held, reported, demands, elapsed_ns)
+        turns, beyond = sum(held.values()), {name: each * part for name, each in ran_on.items() if each}
         for name, account in self.items():
             account.progress.judge(held[name], demands[name], name in self.windows, hp_stall_ns)
-            # What one slot used beyond its turns, it took from the turns of the others.
+            # What one slot used beyond its turns, it took from the turns of the others, but for hp's part of it.
             lost = sum([each * held[name] / (turns - held[other]) for other, each in beyond.items()
                         if other != name and held[name]]) if beyond else 0.0  # fmt: skip
             before = account.balance_ns
             lost = account.taken_from(lost, held[name])
-            account.charge(now_ns - round(elapsed_ns), now_ns, part, held[name], ran_on[name], lost)
+            account.charge(now_ns - round(elapsed_ns), now_ns, left, held[name], ran_on[name], lost)
             # Also if it has no work any more: it was charged for its window, and was due nothing beside it.
             if window := self.windows.get(name):
                 account.settle_window(before, ran_on[name], window.forgone * elapsed_ns * part)
@@ -176,6 +174,36 @@ class Accounts(dict[str, Account]):
         for name, account in self.items():
             if learn and account.wants and demands[name].clients == 1:
                 account.learn_handover(*turned[name], reported[name], learn_ns)
+
+    def _beyond(
+        self,
+        part: float,
+        held: dict[str, float],
+        reported: Mapping[str, float],
+        demands: Mapping[str, Demand],
+        elapsed_ns: float,
+    ) -> tuple[dict[str, float], float]:
+        """Add to ``held`` what slots used while hp closed be's gate, as hp waits for work in flight.
+
+        Args:
+            part: the part of the time in which hp did not close the gate.
+            held: the time of the slots' turns, less hp's part.
+            reported: what counts of the slots' reports.
+            demands: of all slots.
+            elapsed_ns: the time since the last check.
+
+        Returns:
+            what the slots used after their turns, and the part of the time that hp left.
+        """
+        ran_on, turns, more = dict[str, float](), 0.0, 0.0
+        for name, account in self.items():
+            closed = account.held_ns - held[name]
+            through, ran_on[name] = account.beyond(held[name], closed, reported[name], demands[name], elapsed_ns)
+            if name in self.apart:
+                turns += held[name]
+                more += through + ran_on[name] * (1.0 - part)
+            held[name] += through
+        return ran_on, part * (1.0 + more / turns) if self.are_full and turns else part
 
     def _forgive(self) -> None:
         """Forgive the least debt to all if all slots that want the GPU are in debt: nobody is owed that time."""

@@ -187,4 +187,23 @@ def test_long_pieces_that_fit_into_turns_are_charged_for_what_ran_on(
     """No more than the time that has passed, whatever clients say. Short pieces end too early as often as too late."""
     account = Account(usual_turn_ns=10.0 * MS)
     says = Demand(piece_ns=piece_ms * MS, reported_ns=10 * MS, ran_on_ns=said_ms * MS)
-    assert account.ran_on(10.0 * MS, 10.0 * MS, says, 25.0 * MS) == counted_ms * MS
+    assert account.beyond(10.0 * MS, 0.0, 10.0 * MS, says, 25.0 * MS) == (0.0, counted_ms * MS)
+
+
+@pytest.mark.parametrize(
+    ("piece_ms", "said_ms", "reported_ms", "through_ms", "after_ms"),
+    [(1, 0, 12, 2, 0), (4, 1, 12, 1, 1), (4, 0, 1_000, 5, 0), (4, 0, 10, 0, 0), (30, 0, 12, 2, 0), (30, 0, 22, 5, 7)],
+)
+def test_what_is_reported_beyond_turns_is_of_hps_part_of_them_first(
+    piece_ms: int, said_ms: int, reported_ms: int, through_ms: int, after_ms: int
+) -> None:
+    """No more than all of hp's part. Only a piece that is longer than turns may have run for longer."""
+    account = Account(usual_turn_ns=10.0 * MS)
+    says = Demand(piece_ns=piece_ms * MS, ran_on_ns=said_ms * MS)
+    assert account.beyond(10.0 * MS, 5.0 * MS, reported_ms * MS, says, 25.0 * MS) == (through_ms * MS, after_ms * MS)
+
+
+def test_a_report_of_hps_part_may_come_late() -> None:
+    account, says = Account(usual_turn_ns=10.0 * MS), Demand(piece_ns=4 * MS)
+    assert account.beyond(10.0 * MS, 5.0 * MS, 8.0 * MS, says, 25.0 * MS) == (0.0, 0.0)
+    assert account.beyond(10.0 * MS, 0.0, 15.0 * MS, says, 25.0 * MS) == (3.0 * MS, 0.0)

@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 from orion.node_agent.pages.plans import Plan
+from orion.node_agent.sharing.busy_union import merged
 from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.turns import Turns
 
@@ -37,18 +38,22 @@ class Tenant:
     pauses_until_ns: int = 0
     left_ns: int = 0
     reported_ns: int = 0
+    ran_on_ns: int = 0
     used: list[int] = field(default_factory=lambda: [0])
 
     def demand(self, now: int) -> Demand:
         reported, self.reported_ns = round(self.reported_ns * self.honesty), 0
+        ran_on, self.ran_on_ns = (self.ran_on_ns, 0) if self.left_ns <= 0 else (0, self.ran_on_ns)
         works = now >= self.pauses_until_ns
-        return Demand(self.request, self.limit, reported, self.kernel_ns, works, works, ceiling=self.limit)
+        return Demand(
+            self.request, self.limit, reported, self.kernel_ns, works, works, ceiling=self.limit, ran_on_ns=ran_on
+        )
 
-    def works(self, plan: Plan | None, now: int) -> bool:
+    def works(self, plan: Plan | None, now: int, is_open: bool) -> bool:
         """Return whether it has work on the GPU; begin a kernel if its valve is open (hook/src/be/turns.c)."""
         if self.left_ns > 0:
             return True
-        if now < self.pauses_until_ns:
+        if now < self.pauses_until_ns or not is_open:
             return False
         if plan is not None and (not plan.has_turn(now) or plan.begun(now - HANDOVER_NS, now + 1)):
             return False
@@ -57,7 +62,8 @@ class Tenant:
         self.left_ns = self.kernel_ns or STEP_NS
         return True
 
-    def compute(self, time_ns: int, now: int) -> None:
+    def compute(self, time_ns: int, now: int, in_turn: bool) -> None:
+        self.ran_on_ns += 0 if in_turn else time_ns
         self.used.append(self.used[-1] + time_ns)
         self.left_ns -= time_ns
         if time_ns and self.left_ns <= 0:
@@ -65,23 +71,55 @@ class Tenant:
             self.pauses_until_ns = now + self.pause_ns
 
 
-def run(tenants: dict[str, Tenant], seconds: int) -> None:
-    """Let the tenants use a GPU that gives time slices to those that have work at the same time."""
-    turns, dice = Turns(), random.Random(1)
-    now = next_look = 1_000_000 * MS
+@dataclass
+class Hp:
+    """hp has work about so often; be begins no kernel meanwhile. 0: never."""
+
+    work_ns: int = 0
+    every_ns: int = MS
+    left_ns: int = 0
+    next_ns: int = 0
+    closed: list[tuple[int, int]] = field(default_factory=list)
+
+    def works(self, now: int, dice: random.Random) -> bool:
+        if self.work_ns and self.left_ns <= 0 and now >= self.next_ns:
+            self.left_ns, self.next_ns = self.work_ns, now + dice.randrange(self.every_ns // 2, self.every_ns * 3 // 2)
+        return self.left_ns > 0
+
+    def compute(self, works: bool, time_ns: int, now: int) -> None:
+        self.left_ns -= time_ns
+        if works:
+            self.closed.append((now, now + STEP_NS))
+
+    def closed_since(self, since: int, now: int) -> list[tuple[int, int]]:
+        found, self.closed = merged(self.closed), []
+        assert not found or since <= found[0][0] < found[-1][1] <= now
+        return found
+
+
+def run(tenants: dict[str, Tenant], seconds: int, hp: Hp | None = None) -> None:
+    """Let the tenants and hp use a GPU that gives time slices to those that have work at the same time."""
+    turns, dice, hp = Turns(), random.Random(1), hp or Hp()
+    now = looked = next_look = 1_000_000 * MS
     holder, since = "", 0
     for _ in range(seconds * SECOND):
         if now >= next_look:
-            turns.look(now, 1.0, {name: each.demand(now) for name, each in tenants.items()})
-            next_look = now + 25 * MS + dice.randrange(3 * MS)
+            closed = hp.closed_since(looked, now)
+            left = 1 - sum(end - begin for begin, end in closed) / max(1, now - looked)
+            turns.look(now, left, {name: each.demand(now) for name, each in tenants.items()}, closed=closed)
+            looked, next_look = now, now + 25 * MS + dice.randrange(3 * MS)
         for name, each in tenants.items():
             _tell(turns, name, each, now)
-        working = [name for name, each in tenants.items() if each.works(turns.plans.get(name), now)]
+        waits = hp.works(now, dice)
+        working = [name for name, each in tenants.items() if each.works(turns.plans.get(name), now, not waits)]
+        working += ["hp"] * waits
         if working and (holder not in working or now - since >= SLICE_NS):
             after = working.index(holder) + 1 if holder in working else 0
             holder, since = working[after % len(working)], now
         for name, each in tenants.items():
-            each.compute(STEP_NS if working and name == holder else 0, now)
+            plan = turns.plans.get(name)
+            each.compute(STEP_NS if working and name == holder else 0, now, plan is None or plan.has_turn(now))
+        hp.compute(waits, STEP_NS if waits and holder == "hp" else 0, now)
         now += STEP_NS
 
 
@@ -128,6 +166,42 @@ def test_long_kernels_keep_their_share(kernels_ms: tuple[int, ...]) -> None:
     assert whole > 0.94 * (8 - 2) * 1_000 * MS
 
 
+@pytest.mark.parametrize("hp", [(MS // 5, 8 * MS), (MS, 8 * MS), (5 * MS, 20 * MS)])
+@pytest.mark.parametrize(
+    ("kernels_us", "most"),
+    [
+        ((0, 4600), 1.0),
+        ((0, 0, 2000), 0.5),
+        ((0, 10_000), 1.0),
+        ((0, 1000, 4600), 1.5),
+        ((4600, 4600), 1.0),
+        ((0, 45_000), 3.5),
+    ],
+)
+def test_what_runs_on_while_hp_waits_for_it_is_its_slots(
+    kernels_us: tuple[int, ...], most: float, hp: tuple[int, int]
+) -> None:
+    off = [100 * (share - 1 / len(kernels_us)) for share in _beside_hp(kernels_us, hp)]
+    assert max(map(abs, off)) < most, off
+
+
+@pytest.mark.parametrize("honesty", [2.0, 1e9])
+@pytest.mark.parametrize("kernels_us", [(0, 0, 4600), (0, 10_000)])
+def test_a_slot_that_reports_too_much_beside_hp_takes_nothing_from_others(
+    kernels_us: tuple[int, ...], honesty: float
+) -> None:
+    shares = _beside_hp(kernels_us, (MS, 8 * MS), honesty)
+    assert min(shares[:-1]) > 1 / len(shares) - 0.01
+
+
+def _beside_hp(kernels_us: tuple[int, ...], hp: tuple[int, int], of_the_last: float = 1.0) -> list[float]:
+    tenants = {f"be-{index}": Tenant(length * 1_000) for index, length in enumerate(kernels_us)}
+    tenants[f"be-{len(kernels_us) - 1}"].honesty = of_the_last
+    run(tenants, 12, Hp(*hp))
+    used = [each.used[-1] - each.used[2 * SECOND] for each in tenants.values()]
+    return [each / sum(used) for each in used]
+
+
 @pytest.mark.parametrize("honesty", [0.0, 0.5, 2.0, 1e9])
 @pytest.mark.parametrize("kernels_ms", [(0, 0, 3), (0, 3, 5), (0, 0, 8), (0, 15), (5, 5)])
 def test_wrong_reports_of_pieces_that_fit_into_turns_move_no_share(kernels_ms: tuple[int, ...], honesty: float) -> None:
@@ -163,3 +237,10 @@ def test_a_limit_holds_on_average_beside_no_other_slot_if_long_kernels_come_afte
     tenant = Tenant(kernel_ms * MS, limit=0.2, pause_ns=pause_ms * MS)
     run({"a": tenant}, 20)
     assert 0.1 < tenant.used[-1] / (20_000 * MS) < 0.2 + kernel_ms / 20_000
+
+
+@pytest.mark.parametrize("neighbours", [{}, {"b": 0}])
+def test_what_runs_on_while_hp_waits_for_it_counts_for_a_limit(neighbours: dict[str, int]) -> None:
+    limited = Tenant(2 * MS, limit=0.3)
+    run({"a": limited} | {name: Tenant(kernel_ns) for name, kernel_ns in neighbours.items()}, 10, Hp(MS // 5, 8 * MS))
+    assert 0.27 < (limited.used[-1] - limited.used[2 * SECOND]) / (8_000 * MS) < 0.302

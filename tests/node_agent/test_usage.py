@@ -54,7 +54,7 @@ class World:
 
 def test_parts_follow_the_requests_and_the_part_of_hp() -> None:
     world = World()
-    world.run(30, {"be-0": Work(0.4), "be-1": Work(0.2)}, hp=0.25)
+    world.run(30, {"be-0": Work(0.4), "be-1": Work(0.2, reported=0.25)}, hp=0.25)
     first, second = (world.usage.of(name).recent for name in ("be-0", "be-1"))
     assert first.seconds == pytest.approx(10, abs=1.1)
     assert (first.hp, first.turns) == pytest.approx((0.25, 1), abs=0.01)
