@@ -182,6 +182,11 @@ def is_going(client: Client) -> bool:
     return client.record.parking.state in (layout.ParkingState.LEAVING, layout.ParkingState.PARKED)
 
 
+def is_away(client: Client) -> bool:
+    """Return whether a client's memory is not on its GPU, or not all of it: it leaves, is parked, or comes back."""
+    return is_going(client) or client.record.parking.state is layout.ParkingState.RETURNING
+
+
 def says_what_it_holds(client: Client) -> bool:
     """Return whether a client has written what it holds since it has its slot's page, and keeps to the credit there."""
     return not client.keeps_credit or client.record.credit_epoch == client.slot.page.epoch

@@ -12,7 +12,8 @@ A process holds more than its hook counts: the driver's own memory for contexts,
 driver says what each process holds in all. What the hook does not count is part of the slot's sum, so it lowers what
 the slot's clients get as credit. A client that has just joined is about to make a context: at first it is charged what
 the driver holds at least for others (context_memory.py). A client that says too little is charged in the same way: it
-takes from its own slot, and from nobody else.
+takes from its own slot, and from nobody else. A client that has left the GPU is charged as before: the driver lists
+nothing for it, and holds as much for it at once when it comes back.
 
 The earlier agent knew that of clients which come back, and the next one does not. So such a client's slot gives no
 credit until the driver has answered; a driver that does not answer is not waited for longer than an allocation waits.
@@ -27,9 +28,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from orion.hook.join import CreditAnswer
-from orion.node_agent.clients.client import Client, held_mib, says_what_it_holds
+from orion.node_agent.clients.client import Client, held_mib, is_away, says_what_it_holds
 from orion.node_agent.clients.context_memory import LEAST_MIB, ContextMemory
-from orion.node_agent.clients.former_clients import FormerClients
+from orion.node_agent.clients.former_clients import FormerClients, living
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.clients.spare_credit import lower, promised_mib, spare_mib
 from orion.node_agent.processes.liveness import Program, ends, has_ended
@@ -61,6 +62,8 @@ class Credit:
         self._contexts = ContextMemory()
         self._listed: Collection[int] = ()
         """ The processes that the driver has last said to hold memory. """
+        self._away: Collection[Client] = ()
+        """ Who was not on the GPU when the driver was last asked. """
         self._asked_ns = 0
         """ When the driver was last asked. """
         self._listed_ns = 0
@@ -75,6 +78,8 @@ class Credit:
         client.program = Program.of(client.process_id)
         if not client.returned and client.last_uncounted_mib is None:
             client.uncounted_mib = self._contexts.expected_mib
+        if client.last_uncounted_mib is None and client.left_mib is not None and is_away(client):
+            client.uncounted_mib = client.last_uncounted_mib = max(0, client.left_mib - client.record.memory_mib)
         client.slot.page.set_credit(client.key[0], client.record.memory_mib)
         self.look_at(client.slot)
 
@@ -89,7 +94,7 @@ class Credit:
 
     def gave_up(self, remembered: RememberedClient) -> None:
         """Keep what a client of the previous agent may hold, if it lives but did not return: all that nobody has."""
-        slot, program = self._shared_gpu.slots.get(remembered.slot), _living(remembered)
+        slot, program = self._shared_gpu.slots.get(remembered.slot), living(remembered)
         if slot is not None and program is not None and slot.grant.memory_limit_bytes:
             clients = self._shared_gpu.of_slot(slot)
             rest = self._most(slot, clients) - sum(map(promised_mib, clients))
@@ -157,6 +162,7 @@ class Credit:
     def asks(self) -> None:
         """Note what all clients say that they hold. Call this before the driver is asked."""
         self._asked_ns = time.monotonic_ns()
+        self._away = set(filter(is_away, self._shared_gpu.clients.values()))
         for client in self._shared_gpu.clients.values():
             client.said_mib = client.record.memory_mib
 
@@ -189,6 +195,8 @@ class Credit:
                 client.listed_mib = listed
             if client.before_lowering[1] < self._asked_ns:
                 client.before_lowering = 0, 0
+            if not listed and (client in self._away or is_away(client)):
+                continue
             now = max(0, listed - said)
             before, client.last_uncounted_mib = None if client in waited else client.last_uncounted_mib, now
             client.uncounted_mib = now if before is None else min(now, before)
@@ -274,17 +282,10 @@ class Credit:
     def _is_unsettled(self, slot: Slot, clients: Iterable[Client]) -> bool:
         """Return whether this agent does not know yet what clients of an earlier one hold or may still take."""
         waits = any(
-            each.slot == slot.name and (each.process_id == 0 or _living(each) is not None)
+            each.slot == slot.name and (each.process_id == 0 or living(each) is not None)
             for each in self._shared_gpu.awaited.values()
         )
         return waits or any(each.awaits_driver or (each.returned and not says_what_it_holds(each)) for each in clients)
-
-
-def _living(remembered: RememberedClient) -> Program | None:
-    """Return what runs in the process of a client of the previous agent; None: it has ended, or another has its id."""
-    program = Program.of(remembered.process_id)
-    is_its = program is not None and remembered.started in (None, program.started)
-    return program if is_its else None
 
 
 def _is_young(client: Client) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from orion.node_agent.processes.liveness import Program
+from orion.node_agent.state.state_file import RememberedClient
 
 _LOOKS = 16
 """ At so many programs the agent looks at a time; the others come next. """
@@ -70,3 +71,10 @@ class FormerClients:
     def _drop(self, program: Program) -> None:
         self.sum_mib -= self._mib.pop(program)
         self._ended_ns.pop(program, None)
+
+
+def living(remembered: RememberedClient) -> Program | None:
+    """Return what runs in the process of a client of the previous agent; None: it has ended, or another has its id."""
+    program = Program.of(remembered.process_id)
+    is_its = program is not None and remembered.started in (None, program.started)
+    return program if is_its else None

@@ -1,11 +1,13 @@
 """Real processes under the hook whose memory on the GPU does not fit into host memory."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from orion.hook.layout import ParkingState
 from tests.hook.harness import Machine, record_word
+from tests.hook.limited_slot import OUT_OF_MEMORY
 from tests.hook.scripted_client import Client, eventually
 from tests.node_agent.cgroup_tree import CgroupTree
 
@@ -25,8 +27,8 @@ def machine(bare_machine: Machine, tree: CgroupTree) -> Machine:
     return bare_machine
 
 
-def start(machine: Machine, slot: str) -> Client:
-    machine.agent.set_grant(machine.uuids[0], slot, memory_parks=True)
+def start(machine: Machine, slot: str, memory_limit_bytes: int = 0) -> Client:
+    machine.agent.set_grant(machine.uuids[0], slot, memory_parks=True, memory_limit_bytes=memory_limit_bytes)
     client = machine.start_in(machine.client_root(slot))
     client.must("init 0")
     client.must(f"alloc {HELD * MIB}")
@@ -53,3 +55,23 @@ def test_processes_stay_that_together_do_not_fit_and_leave_once_they_do(machine:
     tree.allows(64 * HELD)
     machine.agent.park_slot(machine.uuids[0], "be-0", True)
     eventually(lambda: parking()[0] == "parked", "the slot is parked")
+
+
+def test_a_process_alone_keeps_to_its_limit_when_it_comes_back_with_its_context(c_build: Path) -> None:
+    limit, context = 1024, 256
+    with Machine(c_build, contexts_take=context * MIB) as machine:
+        machine.start_agent()
+        client = start(machine, "be-0", memory_limit_bytes=limit * MIB)
+        room = (limit - context - HELD) * MIB
+        eventually(lambda: client.do("room").result == room, "its context counts")
+        machine.agent.park_slot(machine.uuids[0], "be-0", True)
+        eventually(lambda: record_word(client, "parking") & 255 == ParkingState.PARKED, "it is parked")
+        asked_twice = time.monotonic() + 5.5  # once a second, and it is believed so once the process is not young
+        eventually(lambda: time.monotonic() > asked_twice, "the driver has said twice that it holds nothing")
+        client.send(f"alloc {room + 2 * MIB}")
+        machine.agent.park_slot(machine.uuids[0], "be-0", False)
+        assert client.answer().result == OUT_OF_MEMORY
+        client.must(f"alloc {room}")
+        shown = machine.shown(client)
+        assert shown is not None
+        assert shown.memory_bytes == limit * MIB

@@ -5,8 +5,10 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+from orion.hook.layout import ParkingState
 from orion.node_agent.clients.credit import Credit
 from orion.node_agent.pages import agent_pages
+from orion.node_agent.pages.parking_words import ParkingAnswer
 
 LIMIT = 512
 MIB = 1 << 20
@@ -18,6 +20,7 @@ class Record:
     def __init__(self, *held: int) -> None:
         self.held = list(held)
         self.credit_epoch = 0
+        self.parking = ParkingAnswer.of(ParkingState.RUNNING)
 
     @property
     def memory_mib(self) -> int:
@@ -62,6 +65,7 @@ class Slots:
             slot=self.slot, key=(index, 1), process_id=os.getpid(), program=None, record=Record(*held),
             keeps_credit=True, returned=False, awaits_driver=False, wished_ns=0, joined_ns=0, uncounted_mib=0,
             said_mib=0, last_uncounted_mib=None, is_listed=False, listed_mib=0, before_lowering=(0, 0),
+            left_mib=None,
         )  # fmt: skip
         vars(client).update(given)
         self.clients[index] = client
@@ -93,3 +97,8 @@ def says(slots: Slots, held_mib: int) -> None:
     """Let the driver say what this process, which is that of all clients, holds."""
     slots.credit.asks()
     slots.credit.answered({os.getpid(): held_mib * MIB})
+
+
+def is_in(client: Any, state: ParkingState) -> None:
+    """Let a client say where its memory is."""
+    client.record.parking = ParkingAnswer.of(state)

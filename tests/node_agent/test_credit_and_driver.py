@@ -6,8 +6,10 @@ import time
 import pytest
 
 from orion.hook.join import CreditAnswer
+from orion.hook.layout import ParkingState
 from orion.node_agent.clients.client import proven_mib
-from tests.node_agent.credit_slots import LIMIT, MIB, Slots, says
+from orion.node_agent.pages.parking_words import ParkingAnswer
+from tests.node_agent.credit_slots import LIMIT, MIB, Record, Slots, is_in, says
 
 
 def test_what_the_driver_holds_for_a_process_is_part_of_the_slots_sum() -> None:
@@ -170,19 +172,38 @@ def test_a_driver_that_does_not_answer_changes_nothing() -> None:
     assert slots.credit_of(client) == LIMIT - 30
 
 
-def test_what_the_driver_held_for_a_parked_process_is_charged_again_after_its_return() -> None:
+@pytest.mark.parametrize("nothing", [{}, {os.getpid(): 0}])
+def test_what_the_driver_holds_for_a_process_is_charged_while_it_is_parked_and_when_it_is_back(
+    nothing: dict[int, int | None],
+) -> None:
     slots = Slots()
     parked = slots.join(100)
     says(slots, 130)
-    for _ in range(2):  # the driver lists nothing for a process that has left, and its account stays
+
+    def is_charged() -> bool:
+        return (parked.uncounted_mib, slots.used(), slots.credit_of(parked)) == (30, 130, LIMIT - 30)
+
+    for state in (ParkingState.LEAVING, ParkingState.PARKED, ParkingState.PARKED, ParkingState.RETURNING):
+        is_in(parked, state)
         slots.credit.asks()
-        slots.credit.answered({})
-    assert (parked.uncounted_mib, slots.used(), slots.credit_of(parked)) == (0, 100, LIMIT)
-    assert slots.credit.asked(parked, LIMIT + 1) is CreditAnswer.NO
-    for _ in range(2):
-        says(slots, 130)
-    assert (parked.uncounted_mib, slots.used(), slots.credit_of(parked)) == (30, 130, LIMIT - 30)
+        slots.credit.answered(nothing)
+        assert is_charged()
+    slots.credit.asks()
+    is_in(parked, ParkingState.RUNNING)
+    slots.credit.answered(nothing)  # to the question from before
+    assert is_charged()
+    assert slots.credit.asked(parked, LIMIT - 29) is CreditAnswer.NO, "at once: what it holds is known"
+    says(slots, 130)
+    assert is_charged()
     assert slots.join(0).uncounted_mib == 30
+
+
+def test_what_the_driver_held_for_a_parked_process_is_known_to_the_next_agent() -> None:
+    slots = Slots()
+    record = Record(100)
+    record.parking = ParkingAnswer.of(ParkingState.PARKED)
+    back = slots.join(returned=True, left_mib=130, record=record)
+    assert back.uncounted_mib == 30
 
 
 def test_a_process_that_one_answer_lacks_is_charged_as_before() -> None:
