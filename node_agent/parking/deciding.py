@@ -12,8 +12,9 @@ here may still take, and what hp will take while the tenant stays, if hp grows a
 has had the least of the time that it is due. If not all fit, it takes the place of others that have had more, once
 these have stayed for the minimum time. Nobody overtakes it on its GPUs meanwhile: small tenants would keep a large one
 away for ever. But who only waits for host memory, in which those that would have to leave do not fit together, keeps
-nobody away. No turn begins on a GPU while somebody moves there: if two left at a time, those who stay might not be
-enough to keep the GPU busy, and neither would leave sooner, because they share the link to the host.
+nobody away. A tenant that had nearly all of a GPU comes back without the margin, once nobody else is there: the margin
+protects it against others. No turn begins on a GPU while somebody moves there: if two left at a time, those who stay
+might not be enough to keep the GPU busy, and neither would leave sooner, because they share the link to the host.
 
 A tenant whose allocation finds no room leaves itself, and comes back in its turn with room for it. If there can never
 be so much, the allocation fails.
@@ -149,13 +150,44 @@ class _Deciding:
                 continue
             size = self._return_size(tenant)
             if not self._is_possible(size):
-                continue
-            if all(self._gpus[gpu].for_return >= amount for gpu, amount in size.items()):
-                self._back.append(tenant.name)
-                for gpu, amount in size.items():
-                    self._gpus[gpu].returns(amount)
+                awaited |= tenant.gpus if self._let_back_alone(tenant) else set()
+            elif all(self._gpus[gpu].for_return >= amount for gpu, amount in size.items()):
+                self._return(tenant, size)
             elif self._make_turn(tenant, size):
                 awaited |= tenant.gpus
+
+    def _return(self, tenant: Tenant, size: Mapping[str, int]) -> None:
+        self._back.append(tenant.name)
+        for gpu, amount in size.items():
+            self._gpus[gpu].returns(amount)
+
+    def _let_back_alone(self, tenant: Tenant) -> bool:
+        """Let a tenant back that has room only without the margin: into what is free, once nobody else is there.
+
+        Returns:
+            Whether nobody may overtake it: it can have its GPUs for itself.
+        """
+        balances = {gpu: self._gpus[gpu] for gpu in tenant.gpus}
+        here = {name: each for balance in balances.values() for name, each in balance.here.items()}
+        least = {gpu: tenant.frees(gpu) for gpu in tenant.gpus}
+        if not here.keys() <= self._movable or any(
+            balance.room.hp_may_grow or balance.at_most + balance.room.margin < least[gpu]
+            for gpu, balance in balances.items()
+        ):
+            return False
+        if any(balance.moves for balance in balances.values()):
+            return True
+        if not here:
+            self._return(tenant, least)
+        elif all(self._has_had_more(each, tenant) for each in here.values()):
+            charged = self._charged.copy()
+            for each in here.values():
+                if not self._fits_host(each, charged):
+                    return bool(self._leave) or self._somebody_leaves
+                charged.update(each.charged)
+            for each in here.values():
+                self._choose(each)
+        return True
 
     def _is_known(self, gpu: str) -> bool:
         return gpu in self._gpus and self._gpus[gpu].room.free is not None
@@ -222,9 +254,12 @@ class _Deciding:
 
     def _gives_way(self, tenant: Tenant, waiting: Tenant) -> bool:
         """Return whether a tenant that is here may have to leave for one whose turn it is."""
-        if not any(map(tenant.needs, waiting.gpus)) or not (waiting.is_half or tenant.clock > waiting.clock):
-            return False
-        return tenant.name in self._movable and self._has_stayed(tenant)
+        is_in_the_way = any(map(tenant.needs, waiting.gpus))
+        return is_in_the_way and tenant.name in self._movable and self._has_had_more(tenant, waiting)
+
+    def _has_had_more(self, tenant: Tenant, waiting: Tenant) -> bool:
+        """Return whether a tenant has stayed, and has had more of what it is due than one that waits."""
+        return (waiting.is_half or tenant.clock > waiting.clock) and self._has_stayed(tenant)
 
 
 def _cost(gpu: str, short: int) -> Callable[[Tenant], tuple[bool, int, float, str]]:

@@ -148,6 +148,7 @@ class GpuRoom:
             promised=self._promised(tenants),
             rate=self._reserve.rate,
             most=self._most,
+            has_hp=self.has_hp,
         )
 
     def decided(self, asked: float, coming: int, seen: Room, hopeless: bool, helpless: Collection[Client]) -> None:

@@ -43,6 +43,13 @@ class Room:
     """ What hp takes a second at this time. """
     most: int = 0
     """ What hp may still take. """
+    has_hp: bool = False
+    """ hp has processes here. """
+
+    @property
+    def hp_may_grow(self) -> bool:
+        """Whether hp may take more, or what the driver holds for hp may grow."""
+        return self.has_hp or self.most > 0 or self.reserve > 0
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Views of GPUs and their tenants, for tests of who leaves and who comes back."""
 
+from typing import Any
+
 from orion.node_agent.parking.view import Place, Room, Tenant, View
 
 GIB = 1 << 30
@@ -12,5 +14,5 @@ def tenant(name: str, place: Place, held: float, **fields: object) -> Tenant:
 
 
 def view(free: float, *tenants: Tenant, now: float = 1000.0, **room: float) -> View:
-    amounts = {name: round(value * GIB) for name, value in room.items()}
+    amounts: dict[str, Any] = {name: round(value * GIB) for name, value in room.items()}
     return View(now, {A: Room(round(free * GIB), **amounts)}, tenants, FACTOR)

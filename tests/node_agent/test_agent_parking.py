@@ -102,3 +102,13 @@ def test_a_second_tenant_waits_for_its_turn_where_both_may_need_all(cards: Cards
     first.reaches(ParkingState.PARKED)  # after its stay
     second.reaches(ParkingState.RUNNING)
     first.reaches(ParkingState.RUNNING)
+
+
+def test_a_tenant_that_fills_the_gpu_comes_back_once_nobody_else_is_there(cards: Cards) -> None:
+    tenant = cards.be("be-0", 8100).obey()
+    hp = cards.hp()
+    assert wait_for_room(hp, 2000 * MIB) is CreditAnswer.YES
+    assert cards.hold(hp, 2000)
+    tenant.reaches(ParkingState.PARKED)
+    cards.leaves(hp)
+    tenant.reaches(ParkingState.RUNNING)

@@ -195,3 +195,34 @@ def test_all_gpus_of_a_tenant_need_room() -> None:
     assert decide(View(0, cards, (away,))).back == ()
     assert decide(View(0, {**cards, B: Room(4 * GIB)}, (away,))).back == ("job",)
     assert decide(View(0, {**cards, B: Room(None)}, (away,))).back == ()
+
+
+def test_who_had_nearly_all_of_a_gpu_comes_back_without_the_margin_once_nobody_else_is_there() -> None:
+    away = tenant("away", Place.AWAY, 79, clock=1)
+    empty = replace(view(79, away, margin=0.25), margin_part=0.02)
+    assert decide(empty).back == ("away",)
+    assert decide(replace(empty, cards={A: replace(empty.cards[A], has_hp=True)})).back == ()
+    assert decide(replace(empty, cards={A: replace(empty.cards[A], most=1)})).back == ()
+    short = replace(view(78.9, away, margin=0.25), margin_part=0.02)
+    assert decide(short).back == (), "a driver that finds no room would lose it"
+
+
+def test_others_leave_all_together_for_who_had_nearly_all_of_a_gpu_and_nobody_overtakes_it() -> None:
+    away, later = tenant("away", Place.AWAY, 79), tenant("later", Place.AWAY, 1, clock=5)
+    here = [tenant("here", Place.HERE, 3, clock=9), tenant("small", Place.HERE, 0, clock=9)]
+    seen = replace(view(76, away, later, *here, margin=0.25), margin_part=0.02)
+    assert decide(seen) == Wishes(leave=("here", "small"))
+    gone = tuple(replace(each, place=Place.LEAVING) for each in here)
+    assert decide(replace(seen, tenants=(away, later, *gone))) == Wishes()
+    early = tuple(replace(each, clock=0) for each in here)
+    assert decide(replace(seen, tenants=(away, later, *early))) == Wishes(), "its turn comes"
+    stays = (replace(here[0], parks=False), here[1])
+    assert decide(replace(seen, tenants=(away, later, *stays))).back == ("later",), "it keeps nobody away in vain"
+
+
+def test_nobody_leaves_for_who_had_nearly_all_of_a_gpu_if_the_others_do_not_fit_into_the_hosts_memory() -> None:
+    away = tenant("away", Place.AWAY, 79)
+    here = [tenant(name, Place.HERE, 2, clock=9, charged={"the node": 2 * GIB}) for name in ("one", "two")]
+    seen = replace(view(75, away, *here, margin=0.25), margin_part=0.02, host={"the node": 3 * GIB})
+    assert decide(seen).leave == ()
+    assert decide(replace(seen, host={"the node": 4 * GIB})).leave == ("one", "two")
