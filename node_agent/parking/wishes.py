@@ -42,29 +42,45 @@ class Wish:
 
 
 class RoomWishes:
-    """The wishes of clients of one GPU, those of hp or those of tenants: at most one for each client."""
+    """The wishes of clients of one GPU, those of hp or those of tenants.
+
+    A client has at most one that waits, the largest of its threads' wishes. If nobody can make so much room, the next
+    smaller wish takes its place, and it waits beside that only for its thread to ask again.
+    """
 
     def __init__(self) -> None:
-        self._wishes: dict[Client, Wish] = {}
+        self._wishes: dict[tuple[Client, bool], Wish] = {}
+        """ By client, and whether it has been given up and another one has its place. """
         self.decided = 0.0
         """ When the driver was asked before the last decision. """
 
     def note(self, client: Client, size: int, now: float) -> tuple[Wish, bool]:
         """Note what a client asks for; return its wish, and whether it is new."""
         self.forget(now)
-        wish, held = self._wishes.get(client), client.record.memory_mib
+        wish, held = self._wish(client, size), client.record.memory_mib
         if wish is None or wish.is_refused or (wish.given and held > wish.held_mib):  # it is about another allocation
-            wish = self._wishes[client] = Wish(size, held, now, now)
+            wish = self._wishes[client, False] = Wish(size, held, now, now)
             return wish, True
         wish.asked = now
         if wish.given:
             wish.given, wish.noted = False, now
             wish.more = min(max(2 * wish.more, _MORE_LEAST), _MORE_MOST)
             return wish, True
-        if size > wish.size:
+        if size > wish.size and not wish.is_hopeless:
             wish.size = size
             return wish, True
         return wish, False
+
+    def _wish(self, client: Client, size: int) -> Wish | None:
+        """Return the wish that one for so much is part of; None: it is a new one."""
+        given_up = self._wishes.get((client, True))
+        if given_up is not None and not given_up.is_refused and size >= given_up.size:
+            return given_up
+        wish = self._wishes.get((client, False))
+        if wish is not None and wish.is_hopeless and not wish.given and not wish.is_refused and size < wish.size:
+            self._wishes[client, True] = self._wishes.pop((client, False))
+            return None
+        return wish
 
     def answer(self, wish: Wish, free: int | None, now: float) -> CreditAnswer:
         """Answer a wish.
@@ -91,24 +107,26 @@ class RoomWishes:
     def refuse(self, clients: Collection[Client]) -> None:
         """Note that these clients can never get what they wait for."""
         for client in clients:
-            if client in self._wishes and not self._wishes[client].given:
-                self._wishes[client].is_hopeless = True
+            wish = self._wishes.get((client, False))
+            if wish is not None and not wish.given:
+                wish.is_hopeless = True
 
     def drop(self, clients: Collection[Client]) -> None:
         """Forget what these clients wait for: they leave, and take it when they come back."""
         for client in clients:
-            self._wishes.pop(client, None)
+            self._wishes.pop((client, False), None)
+            self._wishes.pop((client, True), None)
 
     def lacking(self) -> dict[Client, int]:
         """Return what each client waits for or has yet to take, in bytes."""
-        return {client: each.needed for client, each in self._wishes.items() if not each.is_hopeless}
+        return {client: each.needed for (client, _), each in self._wishes.items() if not each.is_hopeless}
 
     def forget(self, now: float) -> None:
         """Forget clients that ask no more, and those that have left."""
-        for client, wish in list(self._wishes.items()):
+        for (client, is_beside), wish in list(self._wishes.items()):
             taken = wish.given and (client.record.memory_mib > wish.held_mib or now - wish.given_at > _GIVEN_SECONDS)
             if taken or now - wish.asked > _LASTS_SECONDS:
-                del self._wishes[client]
+                del self._wishes[client, is_beside]
 
     @property
     def wished(self) -> int:

@@ -57,6 +57,21 @@ def test_hp_gets_no_room_beyond_its_limit(cards: Cards, held: int, size: int) ->
         assert wait_for_room(hp, size) is CreditAnswer.NO
 
 
+def test_an_allocation_that_can_never_be_harms_no_other_one_of_the_same_process(cards: Cards) -> None:
+    assert cards.card.hold("unmanaged", 3000)
+    cards.be("be-0", 5000).obey()
+    hp, answers = cards.hp(), dict[int, CreditAnswer]()
+
+    def both_are_answered() -> bool:
+        for mib in (2000, 6500):
+            if mib not in answers and (answer := ask_for_room(hp, mib * MIB)) is not CreditAnswer.LATER:
+                answers[mib] = answer
+        return len(answers) == 2
+
+    eventually(both_are_answered)
+    assert answers == {2000: CreditAnswer.YES, 6500: CreditAnswer.NO}
+
+
 def test_who_does_not_wait_for_room_gets_none(cards: Cards) -> None:
     tenant, hp = cards.be("be-0", 8000).obey(), cards.hp(wait_ms=0)
     assert ask_for_room(hp, GIB) is CreditAnswer.NO

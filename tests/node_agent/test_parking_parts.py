@@ -73,6 +73,26 @@ def test_a_wish_that_nobody_can_fulfil_harms_no_other_one() -> None:
     assert wishes.answer(again, 0, 10.02) is CreditAnswer.LATER
 
 
+def test_a_wish_that_nobody_can_fulfil_harms_no_smaller_one_of_another_thread_of_the_client() -> None:
+    wishes, hp = RoomWishes(), client()
+    for size in (GIB, 60 * GIB):
+        wishes.note(hp, size, 10.0)
+    for began in (10.0, 11.0, 12.0):  # again and again
+        wishes.decided = began + 0.01
+        wishes.give_up()
+        small, is_new = wishes.note(hp, GIB, began + 0.02)
+        assert (small.size, is_new, wishes.wished) == (GIB, True, GIB), "the next decision is about it"
+        assert wishes.answer(small, 0, began + 0.02) is CreditAnswer.LATER
+        again, is_new = wishes.note(hp, 61 * GIB, began + 0.03)
+        assert (wishes.answer(again, 0, began + 0.03), is_new, wishes.wished) == (CreditAnswer.NO, False, GIB)
+        assert wishes.note(hp, GIB, began + 0.04) == (small, False)
+        larger, is_new = wishes.note(hp, 60 * GIB, began + 0.05)
+        assert (larger.size, is_new) == (60 * GIB, True), "the answer was about the earlier wish"
+        wishes.note(hp, GIB, began + 0.9)
+    wishes.drop([hp])
+    assert not wishes.lacking()
+
+
 def test_what_a_client_has_been_given_is_not_kept_for_long() -> None:
     wishes, hp = RoomWishes(), client(1024)  # it says before an allocation that it holds the memory
     wish, _ = wishes.note(hp, GIB, 10.0)
