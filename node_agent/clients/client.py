@@ -19,6 +19,9 @@ ClientKey = tuple[int, int]
 JobPlace = tuple[tuple[int, int], int]
 """ Device and inode of a job's page, and a client's rank in it. """
 
+YOUNG_NS = 3_000_000_000
+""" For so long after it has joined a client makes its contexts and loads its code. """
+
 
 @dataclass(eq=False)
 class Client:
@@ -195,3 +198,17 @@ def says_what_it_holds(client: Client) -> bool:
 def held_mib(client: Client) -> int:
     """Return what a client's process holds of the device, in MiB: what its hook counts, and the driver's own memory."""
     return client.record.memory_mib + client.uncounted_mib
+
+
+def is_young(client: Client) -> bool:
+    """Return whether a client may still be making its contexts."""
+    return time.monotonic_ns() - client.joined_ns < YOUNG_NS
+
+
+def listed_held_mib(client: Client) -> int:
+    """Return what a client holds of the device, in MiB, without what the driver does not confirm.
+
+    Where the driver has not been asked since the client has made its contexts, what it says counts.
+    """
+    held = held_mib(client)
+    return held if client.last_uncounted_mib is None or is_young(client) else min(held, client.listed_mib)

@@ -28,7 +28,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from orion.hook.join import CreditAnswer
-from orion.node_agent.clients.client import Client, held_mib, is_away, says_what_it_holds
+from orion.node_agent.clients.client import Client, held_mib, is_away, is_young, says_what_it_holds
 from orion.node_agent.clients.context_memory import LEAST_MIB, ContextMemory
 from orion.node_agent.clients.former_clients import FormerClients, living
 from orion.node_agent.clients.shared_gpu import SharedGpu
@@ -38,8 +38,6 @@ from orion.node_agent.slots.slot import Slot
 from orion.node_agent.state.state_file import RememberedClient
 
 _MIB = 1 << 20
-_YOUNG_NS = 3_000_000_000
-""" For so long after it has joined a client makes its contexts and loads its code. """
 _SETTLES_NS = 1_500_000_000
 """ For so long the driver's word about a client of an earlier agent is waited for: less than an allocation waits. """
 _LISTED_MOST_NS = 10_000_000_000
@@ -157,7 +155,7 @@ class Credit:
     def hurries(self) -> bool:
         """Whether a client of such a slot may be making its context, or waits until the driver is asked."""
         clients = self._shared_gpu.clients.values()
-        return self._is_awaited or any(_is_young(each) and _needs_driver(each.slot) for each in clients)
+        return self._is_awaited or any(is_young(each) and _needs_driver(each.slot) for each in clients)
 
     def asks(self) -> None:
         """Note what all clients say that they hold. Call this before the driver is asked."""
@@ -200,7 +198,7 @@ class Credit:
             now = max(0, listed - said)
             before, client.last_uncounted_mib = None if client in waited else client.last_uncounted_mib, now
             client.uncounted_mib = now if before is None else min(now, before)
-            if _is_young(client):
+            if is_young(client):
                 making += [client] if before is None or client.uncounted_mib < LEAST_MIB else []
             elif listed and listed >= said:  # else it is away, or allocates
                 contexts.append(max(now, before or 0))
@@ -286,10 +284,6 @@ class Credit:
             for each in self._shared_gpu.awaited.values()
         )
         return waits or any(each.awaits_driver or (each.returned and not says_what_it_holds(each)) for each in clients)
-
-
-def _is_young(client: Client) -> bool:
-    return time.monotonic_ns() - client.joined_ns < _YOUNG_NS
 
 
 def _needs_driver(slot: Slot) -> bool:

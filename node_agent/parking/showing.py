@@ -4,6 +4,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 
 from orion.hook import layout
+from orion.node_agent.clients.client import listed_held_mib
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.parking.answers import Verdict
 from orion.node_agent.parking.gpu_room import GpuRoom
@@ -34,7 +35,7 @@ def show(now: float, cards: Mapping[str, GpuRoom], tenants: Collection[Present],
         shared_gpu.parking = shared_gpu.parking.at_rest() if room is None else room.shown()
         of_hp = [slot for slot in shared_gpu.slots.values() if slot.role is layout.Role.HP]
         waits = room is not None and any(slot.grant.memory_wait_ns for slot in of_hp)
-        leaving = _leaving_mib(now, shared_gpu.gpu.uuid, tenants) if waits else 0
+        leaving = _leaving_mib(now, shared_gpu, tenants) if waits else 0
         for slot in of_hp:
             slot.page.set_leaving(leaving if slot.grant.memory_wait_ns else 0)
         for slot in shared_gpu.slots.values():
@@ -50,11 +51,21 @@ def show_end(now: float, gpus: Collection[SharedGpu]) -> None:
             client.is_parked, client.park_problem = False, None
 
 
-def _leaving_mib(now: float, uuid: str, tenants: Iterable[Present]) -> int:
-    """Return what tenants hold of a GPU that would leave for hp, or do so now, in MiB."""
-    places = (Place.HERE, Place.LEAVING)
+def _leaving_mib(now: float, shared_gpu: SharedGpu, tenants: Iterable[Present]) -> int:
+    """Return what tenants hold of a GPU that would leave for hp, or do so now, in MiB.
+
+    Nobody can free what only its process says that it holds. A driver that lists none of all clients does not say.
+    """
+    places, uuid = (Place.HERE, Place.LEAVING), shared_gpu.gpu.uuid
     leave = (each for each in tenants if each.parks and each.clients and not each.known.is_refusing(now))
-    return sum(each.by_gpu().get(uuid, 0) for each in leave if each.known.place in places) >> 20
+    here = [each for each in leave if each.known.place in places]
+    if not any(client.listed_mib for client in shared_gpu.clients.values()):
+        return sum(each.by_gpu().get(uuid, 0) for each in here) >> 20
+    return sum(min(each.by_gpu().get(uuid, 0) >> 20, _listed_mib(uuid, each)) for each in here)
+
+
+def _listed_mib(uuid: str, present: Present) -> int:
+    return sum(listed_held_mib(each) for each in present.clients if each.slot.gpu == uuid)
 
 
 def _show(now: float, present: Present, member: Member) -> None:

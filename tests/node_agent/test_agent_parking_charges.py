@@ -3,8 +3,8 @@
 import os
 import time
 
-from orion.hook.layout import ParkingState
-from orion.node_agent.clients.credit import _YOUNG_NS
+from orion.hook.layout import GrantPage, ParkingState
+from orion.node_agent.clients.client import YOUNG_NS
 from tests.node_agent.conftest import GPU, eventually
 from tests.node_agent.fake_card import MIB, Tenant
 from tests.node_agent.parking_cards import Cards
@@ -44,7 +44,7 @@ def shown(cards: Cards, slot: str) -> int:
 def test_a_tenant_that_leaves_soon_again_is_let_back_only_into_room_for_its_context_too(cards: Cards) -> None:
     tenant = holds_with_its_context(cards)
     with ProtocolClient(cards.agent.slot("be-1")).join():  # of the same process, so that the driver's answers show
-        young_until = time.monotonic() + _YOUNG_NS / 1e9
+        young_until = time.monotonic() + YOUNG_NS / 1e9
         eventually(lambda: time.monotonic() > young_until, "both have made their contexts, as the agent sees it")
         assert shown(cards, "be-1") == HOLDS
         wish(cards, away=True)
@@ -71,3 +71,11 @@ def test_the_next_agent_lets_a_tenant_back_only_into_room_for_its_context_too(ca
     eventually(cards.is_in("be-0", "parked"))
     assert cards.parking("be-0").bytes == HOLDS * MIB
     assert shown(cards, "be-0") == HOLDS
+
+
+def test_hp_counts_on_no_room_that_a_tenant_only_says_to_hold(cards: Cards) -> None:
+    hp, liar = cards.hp(), cards.be("be-0", 0)
+    cards.card.lists(os.getpid(), 300)
+    liar.says(8000)
+    eventually(lambda: shown(cards, "be-0") == 8000)
+    eventually(lambda: hp.grant.get(GrantPage, "leaving_mib") == 300, "the driver lists no more")
