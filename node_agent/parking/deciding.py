@@ -51,7 +51,7 @@ class _Deciding:
         self._somebody_leaves = any(each.place is Place.LEAVING for each in view.tenants)
         self._gpus = {gpu: Balance(gpu, room, on[gpu], self._movable) for gpu, room in view.cards.items()}
         self._leave, self._back = list[str](), list[str]()
-        self._hopeless, self._helpless = set[str](), set[str]()
+        self._hopeless, self._helpless, self._stuck = set[str](), set[str](), set[str]()
 
     def wishes(self) -> Wishes:
         for tenant in self._view.tenants:
@@ -63,7 +63,8 @@ class _Deciding:
                 self._make_wait(gpu, balance)
                 self._turn_away(gpu, balance)
         self._let_back()
-        return Wishes(tuple(self._leave), tuple(self._back), frozenset(self._helpless), frozenset(self._hopeless))
+        sets = map(frozenset, (self._helpless, self._hopeless, self._stuck))
+        return Wishes(tuple(self._leave), tuple(self._back), *sets)
 
     def _choose(self, tenant: Tenant) -> None:
         if self._fits_host(tenant, self._charged):  # else once those have left that are leaving now
@@ -170,10 +171,11 @@ class _Deciding:
         balances = {gpu: self._gpus[gpu] for gpu in tenant.gpus}
         here = {name: each for balance in balances.values() for name, each in balance.here.items()}
         least = {gpu: tenant.frees(gpu) for gpu in tenant.gpus}
-        if not here.keys() <= self._movable or any(
-            balance.room.hp_may_grow or balance.at_most + balance.room.margin < least[gpu]
-            for gpu, balance in balances.items()
-        ):
+        stays = [each for name, each in here.items() if name not in self._movable]
+        if any(balance.room.hp_may_grow for balance in balances.values()) or any(each.parks for each in stays):
+            return False  # that may change: hp frees its memory, or who has refused leaves
+        if stays or any(each.at_most + each.room.margin < least[gpu] for gpu, each in balances.items()):
+            self._stuck.add(tenant.name)
             return False
         if any(balance.moves for balance in balances.values()):
             return True

@@ -52,6 +52,10 @@ class Known:
     """ When others needed its room last. """
     away_until: float = float("-inf")
     """ It did not come back, and is not let back before. """
+    stuck_since: float | None = None
+    """ Since when it finds no room to come back, although no hp needs it. """
+    is_stuck: bool = False
+    """ That has lasted, so people should know. """
     is_half: bool = False
     is_lost: bool = False
     leave_seconds: float | None = None
@@ -139,6 +143,11 @@ class Known:
         """Note whether others need its room now; a need of a moment counts until it would be asked again."""
         self.needed = now if is_needed else self.needed
         self.keeps_room = self.is_due(now, retry_seconds) and now - self.needed < retry_seconds
+
+    def note_stuck(self, now: float, patience: float, finds_no_room: bool) -> None:
+        """Note whether there is no room to come back; memory that a program has just freed may take a while."""
+        self.stuck_since = (now if self.stuck_since is None else self.stuck_since) if finds_no_room else None
+        self.is_stuck = self.stuck_since is not None and now - self.stuck_since >= patience
 
     def stays_away(self, now: float) -> bool:
         """Whether it did not come back when it could, and is not let back yet."""

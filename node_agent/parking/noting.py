@@ -1,4 +1,7 @@
-"""Notes the result of a decision: for tenants that should leave and do not, and for clients that wait for room."""
+"""Notes the result of a decision.
+
+It concerns tenants that should leave and do not, or could come back and find no room, and clients that wait for room.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -19,7 +22,7 @@ def note_who_stay(
     present: Mapping[str, Present],
     retry_seconds: float,
 ) -> None:
-    """Note which tenants should leave and do not, and why not.
+    """Note which tenants should leave and do not, and why not, and which find no room to come back.
 
     Args:
         now: in seconds.
@@ -42,6 +45,7 @@ def note_who_stay(
     )
     for name, each in here.items():
         each.known.note_need(now, retry_seconds, name in keep)
+        each.known.note_stuck(now, retry_seconds, name in wishes.stuck)
 
 
 def note_joined(now: float, joined: Iterable[Joined], retry_seconds: float) -> None:

@@ -11,6 +11,7 @@ from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.member import Member
 from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.view import Place
+from orion.node_agent.slots.parking_state import SlotParking
 
 _STATES = {Place.HERE: "", Place.LEAVING: "leaving", Place.AWAY: "parked", Place.RETURNING: "returning"}
 _WITHOUT_TURNS = frozenset({Verdict.PARKED, Verdict.RETURNING, Verdict.ASLEEP})
@@ -81,6 +82,14 @@ def _show(now: float, present: Present, member: Member) -> None:
     parking.keeps_room = known.keeps_room
     parking.held_bytes = present.by_gpu().get(member.slot.gpu, 0) if known.place is Place.AWAY else 0
     parking.away_seconds, parking.total_seconds = known.away_seconds, known.away_total
+    is_stuck = known.is_stuck and known.place is Place.AWAY
     for client in member.clients:
         client.is_parked = present.verdicts.get(client) in _WITHOUT_TURNS
-        client.park_problem = known.problems.get(client)
+        client.park_problem = known.problems.get(client, ("NoRoomToReturn", _no_room(parking)) if is_stuck else None)
+
+
+def _no_room(parking: SlotParking) -> str:
+    return (
+        f"cannot come back to the GPU's memory: it left {parking.held_bytes / (1 << 30):.2f} GiB, and programs that do "
+        "not leave hold too much of the GPU: end them (nvidia-smi shows them), or restart it"
+    )

@@ -169,3 +169,5 @@ class Wishes:
     """ The tenants whose allocations can never find room. """
     hopeless: frozenset[str] = field(default_factory=frozenset)
     """ The GPUs on which nobody can make the room that hp waits for. """
+    stuck: frozenset[str] = field(default_factory=frozenset)
+    """ The tenants that are away and find no room, although no hp needs it: others keep it that do not leave. """

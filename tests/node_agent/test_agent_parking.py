@@ -127,3 +127,19 @@ def test_a_tenant_that_fills_the_gpu_comes_back_once_nobody_else_is_there(cards:
     tenant.reaches(ParkingState.PARKED)
     cards.leaves(hp)
     tenant.reaches(ParkingState.RUNNING)
+
+
+def test_people_learn_why_a_tenant_does_not_come_back_to_a_gpu_without_hp(cards: Cards) -> None:
+    tenant = cards.be("be-0", 8000).obey()
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+        tenant.reaches(ParkingState.PARKED)
+        assert cards.card.hold("a program without the hook", 300)
+        eventually(cards.is_in("be-0", "parked"))
+        administrator.park_slot(GPU, "be-0", away=False)
+    eventually(lambda: "NoRoomToReturn" in cards.conditions("be-0"))
+    assert "it left 7.81 GiB" in cards.conditions("be-0")["NoRoomToReturn"]
+    assert tenant.state is ParkingState.PARKED
+    assert cards.card.hold("a program without the hook", 0)
+    tenant.reaches(ParkingState.RUNNING)
+    eventually(lambda: not cards.conditions("be-0"))

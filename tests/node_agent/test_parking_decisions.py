@@ -204,7 +204,8 @@ def test_who_had_nearly_all_of_a_gpu_comes_back_without_the_margin_once_nobody_e
     assert decide(replace(empty, cards={A: replace(empty.cards[A], has_hp=True)})).back == ()
     assert decide(replace(empty, cards={A: replace(empty.cards[A], most=1)})).back == ()
     short = replace(view(78.9, away, margin=0.25), margin_part=0.02)
-    assert decide(short).back == (), "a driver that finds no room would lose it"
+    assert decide(short) == Wishes(stuck=frozenset({"away"})), "a driver that finds no room would lose it"
+    assert decide(replace(short, cards={A: replace(short.cards[A], has_hp=True)})) == Wishes(), "hp has the room"
 
 
 def test_others_leave_all_together_for_who_had_nearly_all_of_a_gpu_and_nobody_overtakes_it() -> None:
@@ -217,7 +218,10 @@ def test_others_leave_all_together_for_who_had_nearly_all_of_a_gpu_and_nobody_ov
     early = tuple(replace(each, clock=0) for each in here)
     assert decide(replace(seen, tenants=(away, later, *early))) == Wishes(), "its turn comes"
     stays = (replace(here[0], parks=False), here[1])
-    assert decide(replace(seen, tenants=(away, later, *stays))).back == ("later",), "it keeps nobody away in vain"
+    found = decide(replace(seen, tenants=(away, later, *stays)))
+    assert found == Wishes(back=("later",), stuck=frozenset({"away"})), "it keeps nobody away in vain"
+    refuses = (replace(here[0], refused_until=2000), here[1])
+    assert decide(replace(seen, tenants=(away, later, *refuses))) == Wishes(back=("later",)), "it may leave later"
 
 
 def test_nobody_leaves_for_who_had_nearly_all_of_a_gpu_if_the_others_do_not_fit_into_the_hosts_memory() -> None:
