@@ -1,5 +1,6 @@
 /* Each wait for earlier work that a launch must follow ends: after two seconds in which that work could go on, and after ten minutes beside
- * an hp that pauses for moments only. Then the process says that it has given the order up. The time is this test's. */
+ * an hp that pauses for moments only. Then the process says that it has given the order up. The wait for a small copy that hp has held ends,
+ * too, much sooner and without a word. The time is this test's. */
 #include "check.h"
 
 #include "be/between_pieces.h"
@@ -7,11 +8,13 @@
 #include "be/order_wait.h"
 #include "be/partition.h"
 #include "be/state.h"
+#include "core/core.h"
 #include "fake_driver.h"
 #include "process/report.h"
 #include "streams/stream_records.h"
 
 #define SLACK_NS (50 * ORION_MILLISECOND)
+#define SETTLING_NS (50 * ORION_MILLISECOND)
 
 static struct orion_process *process;
 static struct orion_gpu *gpu;
@@ -109,10 +112,18 @@ static void graph_behind_launches(void)
 static void (*const waits[])(void) = {wait_itself,           join_of_a_moved_kernel, launch_behind_a_graph,
                                       launch_between_pieces, graph_between_pieces,   graph_behind_launches};
 
+/* A copy that the driver has taken, behind work that may wait for this thread. */
+static void copy_behind_waiting_work(void)
+{
+    struct orion_work work = {.stream = {orion_stream_record_handle(own), false}, .stream_record = own};
+    orion_work_settles(&work);
+}
+
 /* -- How long each takes ---------------------------------------------------------------------------------------------- */
 
 /* hp is busy on that GPU for so long. */
-static void takes(void (*wait)(void), struct orion_gpu *on, uint64_t busy_ns, uint64_t away_ns, uint64_t expected_ns)
+static void takes_and_says(void (*wait)(void), struct orion_gpu *on, uint64_t busy_ns, uint64_t away_ns, uint64_t expected_ns,
+                           uint32_t said)
 {
     uint64_t began = now;
     gpu_of_hp = on;
@@ -123,7 +134,12 @@ static void takes(void (*wait)(void), struct orion_gpu *on, uint64_t busy_ns, ui
     wait();
     atomic_store(&hp_of(on)->state, ORION_IDLE);
     CHECK(now - began >= expected_ns && now - began <= expected_ns + SLACK_NS);
-    CHECK(atomic_load(&process->said) == UINT32_C(1) << ORION_SAY_ORDER);
+    CHECK(atomic_load(&process->said) == said);
+}
+
+static void takes(void (*wait)(void), struct orion_gpu *on, uint64_t busy_ns, uint64_t away_ns, uint64_t expected_ns)
+{
+    takes_and_says(wait, on, busy_ns, away_ns, expected_ns, UINT32_C(1) << ORION_SAY_ORDER);
 }
 
 /* hp works for 90 ms of each 100. */
@@ -187,6 +203,9 @@ int main(void)
         takes(waits[i], gpu, 3600 * ORION_SECOND, 0, 3600 * ORION_SECOND + ORION_ORDER_FREE_NS);
         takes(waits[i], gpu, 0, 3600 * ORION_SECOND, 3600 * ORION_SECOND + ORION_ORDER_FREE_NS);
     }
+    takes_and_says(copy_behind_waiting_work, gpu, 0, 0, SETTLING_NS, 0);
+    takes_and_says(copy_behind_waiting_work, gpu, 60 * ORION_SECOND, 0, 60 * ORION_SECOND + SETTLING_NS, 0);
+    takes_and_says(copy_behind_waiting_work, gpu, 0, 60 * ORION_SECOND, 60 * ORION_SECOND + SETTLING_NS, 0);
     time_in_which_hp_holds_the_gpu_does_not_count();
     pauses_of_hp_for_moments_only_end_it();
     the_time_of_a_stopped_thread_does_not_count();

@@ -11,6 +11,7 @@ BYTES = 1 << 20
 HELD_MS = 200
 ROUNDS = 3
 WITHOUT_FREE = 3
+BEHIND_WAITING_WORK = 4
 WAYS = ("cuMemcpyHtoD", "cuMemcpy", "cuMemcpy2D")
 
 
@@ -53,3 +54,13 @@ def test_a_small_copy_that_hp_holds_is_complete_when_the_call_returns(machine: M
         copied = be.do(f"copyin 4096 {WITHOUT_FREE}")
     assert copied.result == 0
     assert copied.ended >= launched.began + HELD_MS * MILLISECOND
+
+
+def test_a_small_copy_behind_work_that_waits_for_the_program_returns(machine: Machine) -> None:
+    """The driver returns at once, and the program then lets that work go on."""
+    hp, be = machine.start("hp-0"), start_be(machine)
+    machine.until_known(hp, be)
+    be.must(f"copyin 4096 {WITHOUT_FREE}")
+    with busy(hp, HELD_MS):
+        copied = be.do(f"copyin 4096 {BEHIND_WAITING_WORK}")
+    assert copied.result == 0

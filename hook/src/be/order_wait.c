@@ -33,12 +33,17 @@ static void count(struct orion_order_wait *wait, bool held, bool away)
 
 bool orion_order_waits(struct orion_process *process, struct orion_gpu *gpu, struct orion_order_wait *wait)
 {
+    if (orion_order_waits_briefly(process, gpu, wait, ORION_ORDER_FREE_NS)) return true;
+    orion_say_once(process, ORION_SAY_ORDER);
+    return false;
+}
+
+bool orion_order_waits_briefly(struct orion_process *process, struct orion_gpu *gpu, struct orion_order_wait *wait,
+                               uint64_t free_ns)
+{
     bool away = is_away(process);
     count(wait, is_held(process, gpu), away);
-    if (wait->free_ns >= ORION_ORDER_FREE_NS || wait->all_ns >= ORION_ORDER_ALL_NS) {
-        orion_say_once(process, ORION_SAY_ORDER);
-        return false;
-    }
+    if (wait->free_ns >= free_ns || wait->all_ns >= ORION_ORDER_ALL_NS) return false;
     if (orion_gate_closed(gpu)) orion_gate_sleep(process, gpu, ORION_GATE_POLL_NS);
     else orion_sleep_precisely(away ? ORION_GATE_POLL_NS : POLL_NS);
     return true;

@@ -29,4 +29,8 @@ struct orion_order_wait {     /* begins as {0} */
  * work between two steps. False: the wait was long enough. Then the process has said so. */
 bool orion_order_waits(struct orion_process *process, struct orion_gpu *gpu, struct orion_order_wait *wait);
 
+/* The same with another first bound, where the driver promises no order: the process says nothing. */
+bool orion_order_waits_briefly(struct orion_process *process, struct orion_gpu *gpu, struct orion_order_wait *wait,
+                               uint64_t free_ns);
+
 #endif

@@ -3,6 +3,7 @@
 #include "be/baseline_seam.h"
 #include "be/driver_order.h"
 #include "be/gate.h"
+#include "be/order_wait.h"
 #include "be/stop.h"
 #include "be/window.h"
 #include "core/core.h"
@@ -17,6 +18,7 @@
 #include "streams/recordings.h"
 #include "streams/stream_records.h"
 
+#define SETTLING_NS (50 * ORION_MILLISECOND) /* contexts take turns on the GPU, and be's work before the copy runs first */
 #define MARKS 64u
 /* The work that is complete once the call in progress on this thread has synchronised the context: one mark for each
  * stream record. If there are more than MARKS stream records, the drain thread proves hp's work in the others, and events be's. */
@@ -40,20 +42,27 @@ static void mark_context(struct orion_process *process, CUcontext context)
     }
 }
 
-/* Also true if the query fails: the program must see that error at once, not only when hp is idle. This proves
- * nothing: the program's own call follows. */
-static bool is_done(struct orion_process *process, const struct orion_proof *proof, const struct orion_stream_record *stream_record)
+/* CUDA_ERROR_NOT_READY also while the process is away. */
+static CUresult query(struct orion_process *process, const struct orion_proof *proof,
+                      const struct orion_stream_record *stream_record)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
     enum orion_presence presence = orion_present_try(process);
-    if (presence == ORION_ABSENT) return false;
+    if (presence == ORION_ABSENT) return result;
     struct orion_relaxed relaxed = orion_capture_relax(); /* another thread may begin a capture at any time */
     if (proof->scope == ORION_PROOF_EVENT) result = orion_driver.cuEventQuery(proof->event);
     else if (proof->scope == ORION_PROOF_STREAM && !proof->of_itself)
         result = orion_driver.cuStreamQuery(orion_stream_record_handle(stream_record));
     orion_capture_unrelax(&relaxed);
     orion_present_end(process, presence);
-    return result != CUDA_ERROR_NOT_READY;
+    return result;
+}
+
+/* Also true if the query fails: the program must see that error at once, not only when hp is idle. This proves
+ * nothing: the program's own call follows. */
+static bool is_done(struct orion_process *process, const struct orion_proof *proof, const struct orion_stream_record *stream_record)
+{
+    return query(process, proof, stream_record) != CUDA_ERROR_NOT_READY;
 }
 
 /* If a be call would block behind a closed valve, the driver would spin. This function sleeps until hp is idle instead,
@@ -79,18 +88,22 @@ static void sleep_instead_of_spinning(struct orion_process *process, struct orio
 void orion_work_blocks(struct orion_work *work) { sleep_instead_of_spinning(orion_the_process, work->stream_record, NULL); }
 
 /* The driver returns from such a copy when the host's memory may be used again. On a GPU that takes the copy at once it is all but complete
- * then, and programs launch into streams that the driver does not order with it. Behind a stop it may come much later. */
+ * then, and programs launch into streams that the driver does not order with it. Behind a stop it may come much later.
+ *
+ * But work before the copy may wait for what the program does after it, and then the driver returns all the same. So the wait ends. It
+ * counts only time in which no stop holds the GPU, so it is long enough for a copy that only a stop holds.
+ * Rejected: no wait behind work that was not complete before the call. That work, too, may be incomplete only because hp held it. */
 void orion_work_settles(const struct orion_work *work)
 {
     struct orion_process *process = orion_the_process;
     struct orion_gpu *gpu = work->stream_record->gpu;
     if (!orion_gate_closed(gpu) && !orion_gate_hp_was_busy_since(gpu, work->admitted_ns)) return;
     struct orion_proof proof = {.scope = ORION_PROOF_STREAM, .blocks = true, .stream = work->stream};
+    struct orion_order_wait wait = {0};
+    CUresult result;
     orion_proof_begin(&proof);
-    enum orion_presence presence = orion_present_begin(process);
-    CUresult result = CUDA_ERROR_DEINITIALIZED;
-    if (presence != ORION_ABSENT) result = orion_driver.cuStreamSynchronize(orion_stream_handle(work->stream));
-    orion_present_end(process, presence);
+    while ((result = query(process, &proof, work->stream_record)) == CUDA_ERROR_NOT_READY)
+        if (atomic_load(&process->captures) > 0 || !orion_order_waits_briefly(process, gpu, &wait, SETTLING_NS)) break;
     orion_proof_end(&proof, result);
 }
 

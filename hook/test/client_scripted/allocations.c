@@ -1,6 +1,8 @@
 /* The commands `alloc`, `many`, `unmap`, `copyin`, `info` and `total`. `alloc` allocates device memory in every way that programs use,
  * because the hook must count each of them. */
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -199,6 +201,31 @@ static double cpu_of_thread(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
+#define AWAITED_MS 10000u
+
+static _Atomic uint32_t released; /* 2: the host function has given up */
+
+static void CUDA_CB await_release(void *unused)
+{
+    uint32_t waits = 0;
+    (void)unused;
+    for (unsigned ms = 0; ms < AWAITED_MS && atomic_load(&released) == 0; ms++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    atomic_compare_exchange_strong(&released, &waits, 2);
+}
+
+/* A small copy behind work that ends only once the copy has returned. CUDA_ERROR_LAUNCH_TIMEOUT: it has not returned. */
+static CUresult copy_behind_waiting_work(CUdeviceptr to, const void *from, size_t bytes)
+{
+    uint32_t waits = 0;
+    CUresult result = cuCtxSynchronize();
+    atomic_store(&released, 0);
+    if (result == CUDA_SUCCESS) result = cuLaunchHostFunc(NULL, await_release, NULL);
+    if (result == CUDA_SUCCESS) result = cuMemcpyHtoD(to, from, bytes);
+    bool returned = atomic_compare_exchange_strong(&released, &waits, 1);
+    return result != CUDA_SUCCESS || returned ? result : CUDA_ERROR_LAUNCH_TIMEOUT;
+}
+
 double copy_in(const struct arguments *at)
 {
     size_t bytes = (size_t)at->a;
@@ -215,6 +242,7 @@ double copy_in(const struct arguments *at)
                                .Height = 1};
     double cpu = cpu_of_thread();
     if (at->b == 3) return result == CUDA_SUCCESS ? cuMemcpyHtoD(to, from, bytes) : result; /* cuMemFree would wait, too */
+    if (at->b == 4) return result == CUDA_SUCCESS ? copy_behind_waiting_work(to, from, bytes) : result;
     if (result == CUDA_SUCCESS)
         result = at->b < 1   ? cuMemcpyHtoD(to, from, bytes)
                  : at->b < 2 ? cuMemcpy(to, (CUdeviceptr)(uintptr_t)from, bytes)

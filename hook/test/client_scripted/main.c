@@ -54,7 +54,7 @@
  *   alloc BYTES [WAY]      allocates memory by cuMemAlloc, or by WAY: see allocations.c
  *   pinlast VALUE          what a program does before a device pins the last allocation: sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
  *   copyin BYTES [WAY]     a blocking copy from pageable memory; WAY: 0 cuMemcpyHtoD, 1 cuMemcpy, 2 cuMemcpy2D;
- *                          MORE: CPU seconds of the calling thread
+ *                          MORE: CPU seconds of the calling thread. 3: cuMemcpyHtoD alone, 4: behind work that waits for its return
  *   keep BYTES [POOL]      the release threshold of a pool: 0 the device's default pool, 1 one that the program creates
  *   take BYTES [POOL]      allocates from the pool by cuMemAllocFromPoolAsync, or from the device's by cuMemAllocAsync
  *   give                   cuMemFreeAsync of what `take` allocated last and has not been freed
