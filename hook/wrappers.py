@@ -70,6 +70,7 @@ def _attributes(function: Function, declaration: Declaration) -> list[str]:
     arguments = f"config, {'true' if function.per_thread else 'false'}, &changed"
     return [
         "struct orion_changed_launch changed;",
+        "changed.answered = NULL;",
         f"if (orion_launch_noted(config)) config = orion_launch_with_priority({arguments});",
     ]
 
@@ -95,6 +96,8 @@ def _gated(function: Function, declaration: Declaration, after: list[str]) -> li
     begin = [*_attributes(function, declaration), "orion_work_begin(&work);", *elsewhere]
     if blocks is not None:
         begin += [f"if (orion_work_is_admitted(&work) && {blocks}) orion_work_blocks(&work);"]
+    if by_attribute:
+        after = ["if (changed.answered != NULL) orion_launch_answers(&changed);", *after]
     settles = declaration.options.get("settles")
     if settles is not None:
         after = [f"if (orion_work_is_admitted(&work) && {settles}) orion_work_settles(&work);", *after]

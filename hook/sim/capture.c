@@ -59,6 +59,17 @@ static CUresult advance(struct CUstream_st *stream, struct CUgraphNode_st *node,
         return result_; \
     } while (0)
 
+/* The driver answers in the program's own attributes. */
+static void name_updatable(struct CUgraphNode_st *node, const CUlaunchAttribute *attributes, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        CUlaunchAttribute *answer = (CUlaunchAttribute *)(uintptr_t)&attributes[i];
+        if (answer->id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE &&
+            answer->value.deviceUpdatableKernelNode.deviceUpdatable)
+            answer->value.deviceUpdatableKernelNode.devNode = (CUgraphDeviceNode)(void *)node;
+    }
+}
+
 /* A kernel that may start early has such an edge from each kernel before it. */
 static bool starts_early(const CUlaunchAttribute *attributes, unsigned count)
 {
@@ -75,6 +86,7 @@ static CUresult set_kernel(struct CUgraphNode_st *node, const struct sim_launch 
                                    .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
     for (size_t i = 0; starts_early(attributes, count) && i < node->dependency_count; i++)
         if (node->dependencies[i]->type == CU_GRAPH_NODE_TYPE_KERNEL) node->edges[i] = early;
+    name_updatable(node, attributes, count);
     SIM_TRY(sim_node_set_attributes(node, attributes, count));
     return sim_node_set_kernel(node, launch, parameters);
 }

@@ -81,6 +81,43 @@ static void graphs_that_cannot_be_copied_run_whole(void)
     end(exec);
 }
 
+static void forget_device_graphs(void) { atomic_store(&orion_graph_copies(process)->some, 0); }
+
+/* A kernel may launch a graph that runs behind the whole graph which the kernel is in (a tail launch). */
+static void beside_a_graph_that_kernels_launch_all_run_whole(void)
+{
+    CUgraph of_device;
+    CUgraphExec exec = instantiated(chain(0, NULL)), launchable;
+    CUDA_KERNEL_NODE_PARAMS parameters = kernel();
+    CUgraphNode node;
+    CHECK(launch(exec, stream, 0) == 6);
+    MUST(cuGraphCreate(&of_device, 0));
+    MUST(cuGraphAddKernelNode(&node, of_device, NULL, 0, &parameters));
+    MUST(cuGraphInstantiate(&launchable, of_device, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH));
+    for (unsigned i = 0; i < 2; i++) CHECK(launch(exec, stream, 0) == 1);
+    end(exec);
+    exec = instantiated(chain(0, NULL));
+    CHECK(launch(exec, stream, 0) == 1);
+    end(exec);
+    end(launchable);
+    forget_device_graphs();
+}
+
+/* The driver instantiates such a graph once. */
+static void a_graph_whose_nodes_kernels_update_has_no_copy(void)
+{
+    CUgraphNode nodes[2 * STEPS];
+    size_t count = 2 * STEPS;
+    CUgraph graph = chain(0, NULL);
+    const CUlaunchAttributeValue updatable = {.deviceUpdatableKernelNode = {.deviceUpdatable = 1}};
+    MUST(cuGraphGetNodes(graph, nodes, &count));
+    MUST(cuGraphKernelNodeSetAttribute(nodes[0], CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &updatable));
+    CUgraphExec exec = instantiated(graph);
+    CHECK(orion_graph_copy_of(process, exec) == NULL && launch(exec, stream, 0) == 1);
+    end(exec);
+    forget_device_graphs();
+}
+
 static void add_write(CUgraph graph, CUgraphNode before)
 {
     static uint32_t word;
@@ -244,6 +281,8 @@ int main(void)
     a_long_graph_runs_in_pieces();
     without_hp_the_programs_executable_runs();
     graphs_that_cannot_be_copied_run_whole();
+    beside_a_graph_that_kernels_launch_all_run_whole();
+    a_graph_whose_nodes_kernels_update_has_no_copy();
     branches_that_words_may_order_run_whole();
     a_handle_that_is_used_again_gets_a_new_copy();
     a_very_long_graph_is_cut_in_several_launches();

@@ -216,7 +216,8 @@ static struct orion_graph_copy *copy_for(struct orion_process *process, CUgraphE
 
 static void make_copy(struct orion_process *process, CUgraphExec exec, CUgraph graph, const struct orion_graph_list *list)
 {
-    struct orion_graph_copy *copy = driver_has_all() ? copy_for(process, exec, graph, list) : NULL;
+    bool by_device = atomic_load(&orion_graph_copies(process)->some) & ORION_SOME_BY_DEVICE; /* no graph is cut: graph_pieces.c */
+    struct orion_graph_copy *copy = driver_has_all() && !by_device ? copy_for(process, exec, graph, list) : NULL;
     if (copy != NULL && !enter(orion_graph_copies(process), copy)) orion_graph_copy_free(copy), copy = NULL;
     struct orion_duration *entry =
         copy != NULL ? orion_duration_claim(orion_durations(process), orion_graph_identity(orion_graphs(process), exec)) : NULL;

@@ -104,7 +104,7 @@ struct orion_graph_copy {
     CUevent spare;     /* an event that is not in use */
 };
 
-/* Of a be client: without a copy; with memory; launched by kernels of other graphs. */
+/* Of a be client: without a copy; with memory; launched by kernels of other graphs, or updated by kernels. */
 enum orion_graph_some { ORION_SOME_WHOLE = 1, ORION_SOME_ALLOCATE = 2, ORION_SOME_BY_DEVICE = 4 };
 
 /* Memory of updates, for the nodes of a graph and then its edges. The next update uses it again, of whatever graph: the kernel

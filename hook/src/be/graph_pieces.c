@@ -105,10 +105,18 @@ static void runs_whole(struct orion_process *process, CUgraphExec exec)
     atomic_fetch_or(&orion_graph_copies(process)->some, ORION_SOME_WHOLE);
 }
 
+/* A kernel may launch another graph that runs once all of the kernel's own graph has ended (a tail launch). In pieces, it would run once
+ * the kernel's piece has ended. Which kernels do so is not known. */
+static bool may_meet_device_graphs(struct orion_process *process)
+{
+    return atomic_load_explicit(&orion_graph_copies(process)->some, memory_order_relaxed) & ORION_SOME_BY_DEVICE;
+}
+
 /* Whether the graph takes longer than the window. If it has no pieces yet, *whole_ns becomes its expected time. */
 static bool needs_pieces(struct orion_process *process, struct orion_graph_copy *copy, const struct orion_gpu *gpu,
                          uint64_t *whole_ns, uint64_t limit)
 {
+    if (may_meet_device_graphs(process) && !copy->waits) orion_pieces_stuck(process, copy);
     if (copy->refused || copy->waits || !hp_may_arrive(process, gpu, copy->exec)) return false;
     return orion_lengths_need_pieces(process, copy, whole_ns, limit);
 }

@@ -211,6 +211,12 @@ void orion_graph_clusters_begin(void)
     if (process != NULL) atomic_store_explicit(&orion_graph_copies(process)->clusters, 1, memory_order_relaxed);
 }
 
+void orion_graph_device_updates_begin(void)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process != NULL) atomic_fetch_or(&orion_graph_copies(process)->some, ORION_SOME_BY_DEVICE);
+}
+
 void orion_graph_set_any(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *parameters)
 {
     if (parameters == NULL) return;

@@ -24,6 +24,9 @@ void orion_graph_set_child(CUgraphExec exec, CUgraphNode node, CUgraph child);
  * clusters that it did not have. */
 void orion_graph_clusters_begin(void);
 
+/* Kernels will update kernel nodes of the program's graphs. Such a graph can be instantiated once only, and pieces would not be updated. */
+void orion_graph_device_updates_begin(void);
+
 /* parameters: of the driver's structure for the type, or a CUevent *. */
 void orion_graph_set(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, const void *parameters);
 void orion_graph_set_any(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *parameters);

@@ -26,6 +26,8 @@ static inline bool orion_may_move(const CUlaunchConfig *config)
 static inline void orion_attribute_set(CUlaunchAttributeID id, const CUlaunchAttributeValue *value)
 {
     if (id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && orion_blocks_of_cluster(value) > 1) orion_graph_clusters_begin();
+    if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE && value->deviceUpdatableKernelNode.deviceUpdatable)
+        orion_graph_device_updates_begin();
 }
 
 /* Notes the events that a launch records, and its clusters, which a capture puts into a graph. True: the launch sets its priority. */

@@ -86,10 +86,18 @@ const CUlaunchConfig *orion_launch_with_priority(const CUlaunchConfig *config, b
     for (unsigned i = 0; i < config->numAttrs; i++) {
         CUlaunchAttribute *attribute = &changed->attributes[i];
         if (attribute->id == CU_LAUNCH_ATTRIBUTE_PRIORITY) attribute->value.priority = by_role(gpu, attribute->value.priority);
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) changed->answered = config->attrs;
     }
     changed->config = *config;
     changed->config.attrs = changed->attributes;
     return &changed->config;
+}
+
+void orion_launch_answers(const struct orion_changed_launch *changed)
+{
+    for (unsigned i = 0; i < changed->config.numAttrs; i++)
+        if (changed->attributes[i].id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
+            changed->answered[i].value = changed->attributes[i].value;
 }
 
 static const CUlaunchAttributeValue *with_priority(const struct orion_gpu *gpu, const CUlaunchAttributeValue *value,
