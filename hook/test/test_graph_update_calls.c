@@ -43,6 +43,12 @@ static CUresult CUDAAPI parameter_of(CUfunction function, size_t index, size_t *
     return cuFuncGetParamInfo(function, index, offset, size);
 }
 
+static CUresult CUDAAPI parameters_of(CUfunction function, size_t *count)
+{
+    others++;
+    return cuFuncGetParamCount(function, count);
+}
+
 static CUresult CUDAAPI upload(CUgraphExec exec, CUstream where)
 {
     uploads++;
@@ -58,6 +64,7 @@ static void count_calls(void)
     orion_driver.cuGraphExecUpdate_v2 = update_piece;
     orion_driver.cuGraphUpload = upload;
     orion_driver.cuGraphNodeGetType = type_of;
+    orion_driver.cuFuncGetParamCount = parameters_of;
     orion_driver.cuFuncGetParamInfo = parameter_of;
 }
 
@@ -91,7 +98,7 @@ static void updates_cost_few_calls_and_launches_pay_once(void)
     CHECK(in_pieces(exec) && orion_graph_copy_of(process, exec)->pieces == 6);
     count_calls();
     set_all_to(exec, nodes, steps, 10);
-    CHECK(reads == 0 && gives == 0 && others == 5); /* the sizes of the kernel's four parameters, and their end */
+    CHECK(reads == 0 && gives == 0 && others == 5); /* the number of the kernel's parameters, and the sizes of all four */
     update_to(exec, steps, 20, 0);
     update_to(exec, steps, 30, 0);
     CHECK(reads == 2 * NODES && gives == 0 && updates == 0 && others == 5);

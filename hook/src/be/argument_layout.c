@@ -23,14 +23,20 @@ static CUresult argument_at(const CUDA_KERNEL_NODE_PARAMS *kernel, size_t index,
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* NULL: unknown. The driver has no more parameters where it answers CUDA_ERROR_INVALID_VALUE. */
+static size_t arguments_of(const CUDA_KERNEL_NODE_PARAMS *kernel)
+{
+    return kernel->func != NULL ? orion_parameters_of_function(kernel->func) : orion_parameters_of_kernel(kernel->kern);
+}
+
+/* NULL: unknown. A driver that does not say how many parameters there are answers CUDA_ERROR_INVALID_VALUE behind the last one. */
 static struct orion_layout *ask_for_layout(const CUDA_KERNEL_NODE_PARAMS *kernel)
 {
     size_t offset, size;
     struct orion_layout *layout = malloc(sizeof *layout + ORION_ARGUMENTS_MOST * sizeof layout->argument[0]);
     if (layout == NULL) return NULL;
     *layout = (struct orion_layout){.function = orion_function_of_node(kernel)};
-    for (;;) {
+    for (size_t arguments = arguments_of(kernel);;) {
+        if (layout->count == arguments) return layout;
         CUresult result = argument_at(kernel, layout->count, &offset, &size);
         if (result == CUDA_ERROR_INVALID_VALUE) return layout;
         if (result != CUDA_SUCCESS || layout->count == ORION_ARGUMENTS_MOST || offset + size > UINT16_MAX) break;

@@ -46,6 +46,7 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuEventSynchronize);
     FILL(cuFuncGetAttribute);
     FILL(cuFuncGetName);
+    FILL(cuFuncGetParamCount);
     FILL(cuFuncGetParamInfo);
     FILL(cuFuncIsLoaded);
     FILL(cuGraphBatchMemOpNodeGetParams);
@@ -85,6 +86,7 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuGreenCtxStreamCreate);
     FILL(cuKernelGetFunction);
     FILL(cuKernelGetName);
+    FILL(cuKernelGetParamCount);
     FILL(cuKernelGetParamInfo);
     FILL(cuLaunchKernel);
     FILL(cuLaunchKernel_ptsz);
@@ -100,7 +102,7 @@ void orion_driver_fill(void *(*find)(void *where, const char *name), void *where
     FILL(cuMemPoolTrimTo);
     FILL(cuMemPrefetchAsync_v2);
     FILL(cuOccupancyMaxActiveBlocksPerMultiprocessor);
-    FILL(cuPointerGetAttribute);
+    FILL(cuPointerGetAttributes);
     FILL(cuStreamCreate);
     FILL(cuStreamCreateWithPriority);
     FILL(cuStreamDestroy_v2);

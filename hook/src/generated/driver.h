@@ -46,6 +46,7 @@ struct orion_driver {
     __typeof__(cuEventSynchronize) *cuEventSynchronize;
     __typeof__(cuFuncGetAttribute) *cuFuncGetAttribute;
     __typeof__(cuFuncGetName) *cuFuncGetName;
+    __typeof__(cuFuncGetParamCount) *cuFuncGetParamCount;
     __typeof__(cuFuncGetParamInfo) *cuFuncGetParamInfo;
     __typeof__(cuFuncIsLoaded) *cuFuncIsLoaded;
     __typeof__(cuGraphBatchMemOpNodeGetParams) *cuGraphBatchMemOpNodeGetParams;
@@ -85,6 +86,7 @@ struct orion_driver {
     __typeof__(cuGreenCtxStreamCreate) *cuGreenCtxStreamCreate;
     __typeof__(cuKernelGetFunction) *cuKernelGetFunction;
     __typeof__(cuKernelGetName) *cuKernelGetName;
+    __typeof__(cuKernelGetParamCount) *cuKernelGetParamCount;
     __typeof__(cuKernelGetParamInfo) *cuKernelGetParamInfo;
     __typeof__(cuLaunchKernel) *cuLaunchKernel;
     __typeof__(cuLaunchKernel) *cuLaunchKernel_ptsz;
@@ -100,7 +102,7 @@ struct orion_driver {
     __typeof__(cuMemPoolTrimTo) *cuMemPoolTrimTo;
     __typeof__(cuMemPrefetchAsync_v2) *cuMemPrefetchAsync_v2;
     __typeof__(cuOccupancyMaxActiveBlocksPerMultiprocessor) *cuOccupancyMaxActiveBlocksPerMultiprocessor;
-    __typeof__(cuPointerGetAttribute) *cuPointerGetAttribute;
+    __typeof__(cuPointerGetAttributes) *cuPointerGetAttributes;
     __typeof__(cuStreamCreate) *cuStreamCreate;
     __typeof__(cuStreamCreateWithPriority) *cuStreamCreateWithPriority;
     __typeof__(cuStreamDestroy_v2) *cuStreamDestroy_v2;

@@ -43,12 +43,14 @@ static inline bool orion_copy_in_blocks(size_t bytes) { return bytes > ORION_COP
     ((copy)->dstMemoryType == CU_MEMORYTYPE_HOST && (copy)->srcMemoryType != CU_MEMORYTYPE_HOST && \
      (size_t)(copy)->WidthInBytes * (copy)->Height * (depth) != 0)
 
+/* cuPointerGetAttribute fails for memory that the driver does not know; this function succeeds, and leaves 0. */
 static inline bool orion_is_on_device(CUdeviceptr address)
 {
     CUmemorytype type = CU_MEMORYTYPE_HOST;
-    return orion_driver.cuPointerGetAttribute != NULL &&
-           orion_driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
-           type == CU_MEMORYTYPE_DEVICE;
+    CUpointer_attribute asked = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    void *into = &type;
+    return orion_driver.cuPointerGetAttributes != NULL &&
+           orion_driver.cuPointerGetAttributes(1, &asked, &into, address) == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE;
 }
 
 /* For a copy whose direction only its addresses show. */

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "generated/driver.h"
-
 #define NEIGHBOURHOOD 8u
 #define WRITING UINT64_C(1)
 #define PARAMETERS_MOST 64u /* a mark contains at most this many parameters */
@@ -42,7 +40,8 @@ static uint64_t mark_of(CUfunction function)
         if (orion_driver.cuFuncGetAttribute(&value, attributes[i], function) != CUDA_SUCCESS) return 0;
         hash = orion_mix(hash * UINT64_C(0x9e3779b97f4a7c15) + (uint32_t)value + 1);
     }
-    for (unsigned i = 0; i < PARAMETERS_MOST && orion_driver.cuFuncGetParamInfo != NULL; i++) {
+    size_t parameters = orion_parameters_of_function(function);
+    for (unsigned i = 0; i < PARAMETERS_MOST && i < parameters && orion_driver.cuFuncGetParamInfo != NULL; i++) {
         if (orion_driver.cuFuncGetParamInfo(function, i, &offset, &size) != CUDA_SUCCESS) break;
         hash = orion_mix(hash * UINT64_C(0x9e3779b97f4a7c15) + ((uint64_t)offset << 16) + size + 1);
     }

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "generated/driver.h"
 #include "learning/identity.h"
 #include "process/process.h"
 
@@ -144,6 +145,20 @@ static inline double orion_blocks_of_cluster(const CUlaunchAttributeValue *shape
 {
     return (double)shape->clusterDim.x * shape->clusterDim.y * shape->clusterDim.z;
 }
+/* How many parameters a kernel has. SIZE_MAX: the driver does not say (before CUDA 13.2), so they are asked for until it refuses. */
+static inline size_t orion_parameters_of_function(CUfunction function)
+{
+    size_t count;
+    bool known = orion_driver.cuFuncGetParamCount != NULL && orion_driver.cuFuncGetParamCount(function, &count) == CUDA_SUCCESS;
+    return known ? count : SIZE_MAX;
+}
+static inline size_t orion_parameters_of_kernel(CUkernel kernel)
+{
+    size_t count;
+    bool known = orion_driver.cuKernelGetParamCount != NULL && orion_driver.cuKernelGetParamCount(kernel, &count) == CUDA_SUCCESS;
+    return known ? count : SIZE_MAX;
+}
+
 /* Whether the kernel was compiled for larger clusters. A launch can also ask for them: interposition/launched.h. */
 bool orion_kernel_has_large_clusters(const void *function);
 
