@@ -52,6 +52,20 @@ def test_what_the_gpu_lacks_is_not_free(limited: Machine, start: Start) -> None:
     assert monitor.memory()[2] == monitor.do("info")[0]
 
 
+@pytest.mark.parametrize("uses_cuda", [True, False])
+def test_hp_sees_as_free_what_others_would_leave(limited: Machine, start: Start, uses_cuda: bool) -> None:
+    uuid, limit = limited.uuids[0], 60 << 30
+    limited.agent.set_grant(uuid, "hp-0", memory_wait_ms=10_000, memory_limit_bytes=limit)
+    limited.agent.set_grant(uuid, "be-0", memory_parks=True, memory_limit_bytes=limit)
+    monitor = client(start, "hp-0") if uses_cuda else start("hp-0")
+    assert monitor.memory() == (limit, 0, limit)
+    be = limited.start("be-0")
+    be.must(f"alloc {50 << 30}")
+    eventually(lambda: monitor.memory() == (limit, 0, limit), "what the other would leave is free")
+    if uses_cuda:
+        assert monitor.do("info") == [limit, limit]
+
+
 def test_functions_whose_figures_have_32_bits_show_the_grant(limited: Machine, start: Start) -> None:
     most = (1 << 32) - 1
     monitor = client(start)

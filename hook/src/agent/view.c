@@ -9,6 +9,7 @@
 
 #include "agent/agent_socket.h"
 #include "agent/known_limit.h"
+#include "memory/memory.h"
 #include "orion/join.h"
 #include "orion/pages.h"
 #include "process/page.h"
@@ -124,7 +125,12 @@ static struct orion_room room_in(const struct orion_grant_page *page)
 {
     const struct orion_grant *grant = &page->copy[atomic_load_explicit(&page->current, memory_order_acquire) & 1];
     uint64_t limit = grant->memory_limit_bytes, used = (uint64_t)atomic_load(&page->used_mib) << 20;
-    return (struct orion_room){limit, used < limit ? limit - used : 0, grant->unified == ORION_UNIFIED_BEYOND};
+    return (struct orion_room){
+        .limit = limit,
+        .left = used < limit ? limit - used : 0,
+        .leaving = orion_memory_leaving(page),
+        .beyond = grant->unified == ORION_UNIFIED_BEYOND,
+    };
 }
 
 static struct orion_room find_room(struct orion_process *process, const char uuid[48])

@@ -8,6 +8,7 @@
 
 struct orion_room {
     uint64_t limit, left; /* of the slot, in bytes; left is at most the limit */
+    uint64_t leaving;     /* what others would leave to the slot, so that it is as good as free (memory/memory.h) */
     bool beyond;          /* the GPU bounds neither (memory/unified.h) */
 };
 

@@ -149,6 +149,12 @@ bool orion_memory_is_beyond(CUdevice device)
     return gpu != NULL && orion_gpu_grant(gpu)->unified == ORION_UNIFIED_BEYOND;
 }
 
+uint64_t orion_memory_leaves(CUdevice device)
+{
+    struct orion_gpu *gpu = orion_the_process == NULL ? NULL : orion_account_client(orion_the_process, device, false);
+    return gpu == NULL ? 0 : orion_memory_leaving(gpu->grant);
+}
+
 /* Other processes of the slot hold a part of its limit: what they used lately. What is left of this client's own credit is
  * surely free. */
 void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes)
@@ -173,9 +179,9 @@ void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes)
     orion_memory_limit_total(total_bytes, limit, beyond);
     if (free_bytes == NULL) return;
     if (beyond) *free_bytes = left;
-    /* hp waits for others to leave a full GPU (parking/room.h), so what they would leave is as good as free. */
-    if (orion_gpu_grant(gpu)->memory_wait_ns != 0) *free_bytes += (uint64_t)atomic_load(&gpu->grant->leaving_mib) << 20;
-    if (*free_bytes > left) *free_bytes = left;
+    uint64_t leaving = orion_memory_leaving(gpu->grant);
+    if (*free_bytes >= left || leaving >= left - *free_bytes) *free_bytes = left; /* NVML's caller passes SIZE_MAX */
+    else *free_bytes += leaving;
 }
 
 /* Until a join under way has ended, only an agent can say whether the GPU bounds the total. */

@@ -134,6 +134,13 @@ static inline bool orion_memory_is_shared(const struct orion_process *process)
  * for a bounded time, until a join has succeeded or failed. The second one does not; false: the process has no client there, or not
  * yet, so its slot may limit it. */
 void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes);
+/* hp waits for others to leave a full GPU (parking/room.h), so what they would leave is as good as free. */
+static inline uint64_t orion_memory_leaving(const struct orion_grant_page *page)
+{
+    const struct orion_grant *grant = &page->copy[atomic_load_explicit(&page->current, memory_order_acquire) & 1];
+    return grant->memory_wait_ns != 0 ? (uint64_t)atomic_load(&page->leaving_mib) << 20 : 0;
+}
+uint64_t orion_memory_leaves(CUdevice device); /* the same for the process's slot; 0: it has none */
 bool orion_memory_total(CUdevice device, size_t *total_bytes);
 static inline void orion_memory_limit_total(size_t *total_bytes, uint64_t limit, bool beyond)
 {

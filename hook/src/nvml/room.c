@@ -28,7 +28,12 @@ bool orion_room_of(const char *uuid, struct orion_room *room)
     int kept = errno;
     orion_memory_info(device, &left, &limit);
     errno = kept;
-    *room = (struct orion_room){limit, left < limit ? left : limit, orion_memory_is_beyond(device)};
+    *room = (struct orion_room){
+        .limit = limit,
+        .left = left < limit ? left : limit,
+        .leaving = orion_memory_leaves(device),
+        .beyond = orion_memory_is_beyond(device),
+    };
     return limit != SIZE_MAX;
 }
 
@@ -37,7 +42,7 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 void orion_room_show(const struct orion_room *room, struct orion_nvml_memory *memory)
 {
     memory->total = room->beyond ? room->limit : least(memory->total, room->limit);
-    memory->free = room->beyond ? room->left : least(memory->total, least(memory->free, room->left));
+    memory->free = room->beyond ? room->left : least(memory->total, least(memory->free + room->leaving, room->left));
     memory->used = memory->total - memory->free;
 }
 
