@@ -14,6 +14,8 @@
 #define ROUNDS 200u
 #define TURN_LEAST_NS (400 * ORION_MILLISECOND) /* less than a thread's turn may last */
 
+#define ASKED_AGAIN_NS (1100 * ORION_MILLISECOND)
+
 static struct orion_gpu *gpu;
 static struct orion_grant_page *grant;
 static _Atomic unsigned asked;
@@ -76,6 +78,21 @@ static void an_agent_that_has_died_delays_one_allocation(uint64_t wait_ns, uint3
     CHECK(asks_first() == 1);
 }
 
+static void an_agent_that_was_stopped_is_asked_again_for_the_same_words(void)
+{
+    grant->copy[0].memory_wait_ns = 60 * ORION_SECOND;
+    atomic_store(&grant->returning_mib, 7);
+    atomic_store(&answers, ORION_NO_ANSWER);
+    CHECK(asks_first() > 1);
+    CHECK(asks_first() == 0);
+    orion_sleep_precisely(ASKED_AGAIN_NS);
+    CHECK(asks_first() == 1); /* nobody waits for it */
+    CHECK(asks_first() == 0);
+    orion_sleep_precisely(ASKED_AGAIN_NS);
+    atomic_store(&answers, ORION_CREDIT_YES);
+    for (unsigned i = 0; i < 3; i++) CHECK(asks_first() == 1);
+}
+
 int main(void)
 {
     gpu = fake_gpu(ORION_ROLE_BE);
@@ -85,6 +102,7 @@ int main(void)
     atomic_store(&gpu->role, ORION_ROLE_HP);
     an_agent_that_has_died_delays_one_allocation(60 * ORION_SECOND, 2);
     an_agent_that_has_died_delays_one_allocation(100 * ORION_MILLISECOND, 3);
+    an_agent_that_was_stopped_is_asked_again_for_the_same_words();
     puts("room: ok");
     return 0;
 }

@@ -15,11 +15,13 @@
 #define PAUSE_MS 5
 #define BE_WAIT_NS (30 * ORION_SECOND)
 #define STAY_COST_NS (3 * ORION_SECOND) /* an allocation that fails although there is room fails after ten stays */
+#define SILENT_NS ORION_SECOND          /* an agent that does not answer is asked again after so long */
 #define CONTEXT_BYTES (UINT64_C(512) << 20)
 
 struct orion_room_request {
     struct orion_asking asking;
-    _Atomic uint64_t silent; /* the words of the grant page for which no agent has answered (returning_words); 0: none */
+    _Atomic uint64_t silent;    /* the words of the grant page for which no agent has answered (returning_words); 0: none */
+    _Atomic uint64_t silent_ns; /* when it had not answered last */
 };
 struct orion_room_requests { struct orion_room_request of[ORION_GPUS]; /* by device */ };
 ORION_PART(room_requests)
@@ -55,12 +57,13 @@ static enum orion_credit_answer ask(struct orion_room_request *request, const st
     uint64_t turn;
     if (!orion_asking_begin(&request->asking, until, &turn)) return ORION_CREDIT_LATER;
     enum orion_credit_answer answer = orion_asking_ask(&request->asking, gpu, ORION_ROOM, bytes);
+    if (answer != ORION_NO_ANSWER) atomic_store(&request->silent, 0);
     orion_asking_end(&request->asking, turn);
     return answer;
 }
 
-/* Whether the agent says that there is room. *until is not 0. Keeps errno. */
-static bool await(struct orion_process *process, struct orion_gpu *gpu, uint64_t bytes, uint64_t *until)
+/* Whether the agent says that there is room. *until is not 0; the agent may take patience_ns for its first answer. Keeps errno. */
+static bool await(struct orion_process *process, struct orion_gpu *gpu, uint64_t bytes, uint64_t *until, uint64_t patience_ns)
 {
     struct orion_room_request *request = &orion_room_requests(process)->of[gpu->device % (CUdevice)ORION_GPUS];
     for (uint64_t now = orion_now(), began = now; now < *until; now = orion_now()) {
@@ -68,7 +71,7 @@ static bool await(struct orion_process *process, struct orion_gpu *gpu, uint64_t
         enum orion_credit_answer answer = ask(request, gpu, bytes, *until);
         if (answer == ORION_CREDIT_YES || answer == ORION_CREDIT_NO) return answer == ORION_CREDIT_YES;
         uint64_t answered = atomic_load(&request->asking.answered_ns);
-        if (orion_now() >= (answered > began ? answered : began) + ORION_ASKING_PATIENCE_NS) return false;
+        if (orion_now() >= (answered < began ? began + patience_ns : answered + ORION_ASKING_PATIENCE_NS)) return false;
     }
     return false;
 }
@@ -82,7 +85,7 @@ bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until)
     if (*until == 0) *until = orion_now() + patience(gpu);
     else poll(NULL, 0, PAUSE_MS); /* the driver refused again after a yes: another allocation took the room */
     errno = kept;
-    return await(process, gpu, bytes, until);
+    return await(process, gpu, bytes, until, ORION_ASKING_PATIENCE_NS);
 }
 
 bool orion_room_for_context(CUdevice device, struct orion_context_room *room)
@@ -109,7 +112,8 @@ static uint64_t returning_words(const struct orion_gpu *gpu)
     return returning == 0 ? 0 : (uint64_t)atomic_load(&gpu->grant->credit_epoch) << 32 | returning;
 }
 
-/* An agent that has died leaves its words in the page. So they cost one allocation the time in which it can be replaced. */
+/* An agent that has died leaves its words in the page. So they cost one allocation the time in which it can be replaced. One that
+ * was only stopped goes on, and its words hold again: so it is asked again, now and then and once. */
 void orion_room_ask_first(CUdevice device, uint64_t bytes, uint64_t *until)
 {
     struct orion_process *process = orion_process_if_managed();
@@ -117,9 +121,13 @@ void orion_room_ask_first(CUdevice device, uint64_t bytes, uint64_t *until)
     if (gpu == NULL || atomic_load(&gpu->role) != ORION_ROLE_HP) return;
     uint64_t words = returning_words(gpu);
     struct orion_room_request *request = &orion_room_requests(process)->of[device % (CUdevice)ORION_GPUS];
-    if (words == 0 || words == atomic_load(&request->silent)) return;
+    if (words == 0) return;
     uint64_t began = orion_now();
+    bool is_silent = words == atomic_load(&request->silent);
+    if (is_silent && began < atomic_load(&request->silent_ns) + SILENT_NS) return;
     *until = began + patience(gpu);
-    await(process, gpu, bytes, until);
-    if (atomic_load(&request->asking.answered_ns) < began) atomic_store(&request->silent, words);
+    await(process, gpu, bytes, until, is_silent ? 0 : ORION_ASKING_PATIENCE_NS);
+    if (atomic_load(&request->asking.answered_ns) >= began) return;
+    atomic_store(&request->silent_ns, orion_now());
+    atomic_store(&request->silent, words);
 }

@@ -140,7 +140,7 @@ struct orion_mapping {
     _Alignas(128) unsigned char views[1280];
     _Alignas(128) unsigned char parking[256];
     _Alignas(128) unsigned char credit_requests[768];
-    _Alignas(128) unsigned char room_requests[512];
+    _Alignas(128) unsigned char room_requests[640];
     _Alignas(128) unsigned char pagers[1024];
     _Alignas(128) unsigned char lookups[32768];
 };
