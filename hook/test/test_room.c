@@ -54,12 +54,55 @@ static void only_one_thread_asks_at_a_time(void)
     for (unsigned i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
-static unsigned asks_first(void)
+static bool may_ask_the_driver(void)
 {
     uint64_t until = 0;
+    return orion_room_ask_first(0, 100, &until);
+}
+
+static unsigned asks_first(void)
+{
     unsigned before = atomic_load(&asked);
-    orion_room_ask_first(0, 100, &until);
+    CHECK(may_ask_the_driver());
     return atomic_load(&asked) - before;
+}
+
+static void the_room_of_those_who_come_back_is_not_taken(uint32_t epoch)
+{
+    atomic_store(&grant->credit_epoch, epoch);
+    grant->copy[0].memory_wait_ns = 100 * ORION_MILLISECOND;
+    atomic_store(&grant->returning_mib, 7);
+    atomic_store(&answers, ORION_CREDIT_LATER);
+    CHECK(!may_ask_the_driver()); /* the wait has ended before the return */
+    atomic_store(&answers, ORION_CREDIT_NO);
+    CHECK(!may_ask_the_driver());
+    atomic_store(&answers, ORION_CREDIT_YES);
+    CHECK(may_ask_the_driver());
+    atomic_store(&answers, ORION_NO_ANSWER);
+    CHECK(may_ask_the_driver()); /* nobody knows whether they still come back */
+    atomic_store(&grant->returning_mib, 0);
+    CHECK(may_ask_the_driver());
+}
+
+static void *comes_back(void *unused)
+{
+    for (unsigned before = atomic_load(&asked); atomic_load(&asked) < before + 3;) orion_sleep_precisely(ORION_MILLISECOND);
+    atomic_store(&grant->returning_mib, 0);
+    return unused;
+}
+
+static void an_allocation_waits_until_they_are_back(uint32_t epoch)
+{
+    pthread_t thread;
+    atomic_store(&grant->credit_epoch, epoch);
+    grant->copy[0].memory_wait_ns = 60 * ORION_SECOND;
+    atomic_store(&grant->returning_mib, 7);
+    atomic_store(&answers, ORION_CREDIT_LATER);
+    CHECK(pthread_create(&thread, NULL, comes_back, NULL) == 0);
+    uint64_t began = orion_now();
+    CHECK(may_ask_the_driver());
+    CHECK(orion_now() - began < 30 * ORION_SECOND);
+    CHECK(pthread_join(thread, NULL) == 0);
 }
 
 static void an_agent_that_has_died_delays_one_allocation(uint64_t wait_ns, uint32_t epoch)
@@ -103,6 +146,8 @@ int main(void)
     an_agent_that_has_died_delays_one_allocation(60 * ORION_SECOND, 2);
     an_agent_that_has_died_delays_one_allocation(100 * ORION_MILLISECOND, 3);
     an_agent_that_was_stopped_is_asked_again_for_the_same_words();
+    the_room_of_those_who_come_back_is_not_taken(4);
+    an_allocation_waits_until_they_are_back(5);
     puts("room: ok");
     return 0;
 }

@@ -87,13 +87,26 @@ def test_only_as_many_leave_as_hp_needs(full: Machine) -> None:
     eventually(lambda: [state(each) for each in tenants].count(ParkingState.PARKED) == 1, "one is away")
 
 
-def test_hp_does_not_take_the_room_of_those_who_come_back(full: Machine) -> None:
-    be, hp = tenant(full, "be-0", 3000), hp_that_waits(full, limit=3000)
-    full.agent.park_slot(full.uuids[0], "be-0", away=True)
+def begins_to_return(machine: Machine, be: Client) -> None:
+    """Let the program of slot be-0 leave and come back; it is stopped before it takes its room."""
+    machine.agent.park_slot(machine.uuids[0], "be-0", away=True)
     eventually(lambda: state(be) == ParkingState.PARKED, "it has left")
     os.kill(be.pid, signal.SIGSTOP)
-    full.agent.park_slot(full.uuids[0], "be-0", away=False)
-    eventually(lambda: parking_of(full, "be-0") == "returning", "it may come back")
+    machine.agent.park_slot(machine.uuids[0], "be-0", away=False)
+    eventually(lambda: parking_of(machine, "be-0") == "returning", "it may come back")
+
+
+def test_hp_whose_wait_ends_before_a_return_takes_no_room_of_it(full: Machine) -> None:
+    be, hp = tenant(full, "be-0", 3000), hp_that_waits(full, limit=3000, wait_ms=500)
+    begins_to_return(full, be)
+    assert hp.do(f"alloc {2000 * MIB}").result == OUT_OF_MEMORY
+    os.kill(be.pid, signal.SIGCONT)
+    be.must("run 2 100", 60)
+
+
+def test_hp_does_not_take_the_room_of_those_who_come_back(full: Machine) -> None:
+    be, hp = tenant(full, "be-0", 3000), hp_that_waits(full, limit=3000)
+    begins_to_return(full, be)
     hp.send(f"alloc {2000 * MIB}")
     assert not hp.heard_something(0.3), "hp asks first"
     os.kill(be.pid, signal.SIGCONT)

@@ -95,6 +95,17 @@ bool orion_pool_claim(struct orion_pooling *pooling, bool first)
     return pooling->claims;
 }
 
+bool orion_pool_may_suffice(const struct orion_pooling *pooling)
+{
+    if (pooling->claims) return true;
+    struct orion_pools *pools = orion_pools(orion_the_process);
+    lock(pools);
+    const struct orion_pool *pool = orion_pool_of(pools, pooling);
+    bool suffices = pool != NULL && orion_account_countable(pooling->bytes) + pool->claimed <= orion_pool_free_part(pool);
+    unlock(pools);
+    return suffices;
+}
+
 /* The descriptors of a thread are those of the thread that starts it, so a thread of the program must start this one. */
 static void *poll_devices(void *argument)
 {

@@ -78,6 +78,8 @@ bool orion_pool_begin(struct orion_pooling *pooling);
  * of the pool may suffice. `first`: before the hook has asked the agent and trimmed. */
 void orion_pool_promised(const struct orion_pooling *pooling);
 bool orion_pool_claim(struct orion_pooling *pooling, bool first);
+/* Whether the pool may have the memory already, and need not grow. */
+bool orion_pool_may_suffice(const struct orion_pooling *pooling);
 /* After the driver's call. True: the pool grew although nothing was reserved. Then one of the two: the program gets the memory,
  * or not. Another thread may have destroyed the pool meanwhile. Then the memory is of the pool that is the current one now. */
 bool orion_pool_end(struct orion_pooling *pooling, CUresult result);

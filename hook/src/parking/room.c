@@ -7,6 +7,7 @@
 #include "agent/credit.h"
 #include "agent/memory_wish.h"
 #include "memory/memory.h"
+#include "memory/pools.h"
 #include "parking/parking.h"
 #include "process/gpu.h"
 #include "process/process.h"
@@ -51,6 +52,11 @@ static bool stayed_away(struct orion_process *process, uint64_t *until)
     return true;
 }
 
+static struct orion_room_request *request_of(struct orion_process *process, const struct orion_gpu *gpu)
+{
+    return &orion_room_requests(process)->of[gpu->device % (CUdevice)ORION_GPUS];
+}
+
 /* Asks in turn with the other threads of the process. */
 static enum orion_credit_answer ask(struct orion_room_request *request, const struct orion_gpu *gpu, uint64_t bytes, uint64_t until)
 {
@@ -62,18 +68,35 @@ static enum orion_credit_answer ask(struct orion_room_request *request, const st
     return answer;
 }
 
-/* Whether the agent says that there is room. *until is not 0; the agent may take patience_ns for its first answer. Keeps errno. */
-static bool await(struct orion_process *process, struct orion_gpu *gpu, uint64_t bytes, uint64_t *until, uint64_t patience_ns)
+/* What the page of an agent says of those who come back. 0: nobody does. */
+static uint64_t returning_words(const struct orion_gpu *gpu)
 {
-    struct orion_room_request *request = &orion_room_requests(process)->of[gpu->device % (CUdevice)ORION_GPUS];
-    for (uint64_t now = orion_now(), began = now; now < *until; now = orion_now()) {
-        if (stayed_away(process, until)) return true;
+    uint64_t returning = atomic_load_explicit(&gpu->grant->returning_mib, memory_order_relaxed);
+    return returning == 0 ? 0 : (uint64_t)atomic_load(&gpu->grant->credit_epoch) << 32 | returning;
+}
+
+/* What the agent says, or would say because nobody comes back any more. ORION_CREDIT_LATER: it has not decided in time.
+ * ORION_NO_ANSWER: it does not answer. *until is not 0. `words`: who comes back; 0: the driver has refused. Keeps errno. */
+static enum orion_credit_answer await(struct orion_process *process, struct orion_gpu *gpu, uint64_t bytes, uint64_t *until,
+                                      uint64_t words)
+{
+    struct orion_room_request *request = request_of(process, gpu);
+    bool is_silent = words != 0 && words == atomic_load(&request->silent);
+    uint64_t now = orion_now(), began = now, answered = 0, patience_ns = is_silent ? 0 : ORION_ASKING_PATIENCE_NS;
+    for (; now < *until; now = orion_now()) {
+        if (stayed_away(process, until)) {
+            if (words == 0) return ORION_CREDIT_YES;
+            began = orion_now(); /* others may come back now */
+            continue;
+        }
+        if (words != 0 && returning_words(gpu) == 0) return ORION_CREDIT_YES;
         enum orion_credit_answer answer = ask(request, gpu, bytes, *until);
-        if (answer == ORION_CREDIT_YES || answer == ORION_CREDIT_NO) return answer == ORION_CREDIT_YES;
-        uint64_t answered = atomic_load(&request->asking.answered_ns);
-        if (orion_now() >= (answered < began ? began + patience_ns : answered + ORION_ASKING_PATIENCE_NS)) return false;
+        if (answer == ORION_CREDIT_YES || answer == ORION_CREDIT_NO) return answer;
+        answered = atomic_load(&request->asking.answered_ns);
+        uint64_t silent = answered < began ? began + patience_ns : answered + ORION_ASKING_PATIENCE_NS;
+        if (orion_now() >= silent) return ORION_NO_ANSWER;
     }
-    return false;
+    return answered < began ? ORION_NO_ANSWER : ORION_CREDIT_LATER;
 }
 
 bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until)
@@ -85,7 +108,7 @@ bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until)
     if (*until == 0) *until = orion_now() + patience(gpu);
     else poll(NULL, 0, PAUSE_MS); /* the driver refused again after a yes: another allocation took the room */
     errno = kept;
-    return await(process, gpu, bytes, until, ORION_ASKING_PATIENCE_NS);
+    return await(process, gpu, bytes, until, 0) == ORION_CREDIT_YES;
 }
 
 bool orion_room_for_context(CUdevice device, struct orion_context_room *room)
@@ -105,29 +128,36 @@ void orion_room_for_context_ends(CUdevice device, const struct orion_context_roo
     if (room->is_counted) orion_memory_reserved(device, CONTEXT_BYTES, ORION_MEMORY_RESIDENT, 0, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* What the page of an agent says of those who come back. 0: nobody does. */
-static uint64_t returning_words(const struct orion_gpu *gpu)
+/* The GPU on which others come back, and where the process asks before it takes memory. */
+static struct orion_gpu *returning_gpu(struct orion_process *process, CUdevice device)
 {
-    uint64_t returning = atomic_load(&gpu->grant->returning_mib);
-    return returning == 0 ? 0 : (uint64_t)atomic_load(&gpu->grant->credit_epoch) << 32 | returning;
+    struct orion_gpu *gpu = process == NULL || device < 0 ? NULL : orion_gpu_find(process, device);
+    if (gpu == NULL || returning_words(gpu) == 0) return NULL;
+    return waiting_gpu(process, device) != NULL && atomic_load(&gpu->role) == ORION_ROLE_HP ? gpu : NULL;
 }
 
 /* An agent that has died leaves its words in the page. So they cost one allocation the time in which it can be replaced. One that
- * was only stopped goes on, and its words hold again: so it is asked again, now and then and once. */
-void orion_room_ask_first(CUdevice device, uint64_t bytes, uint64_t *until)
+ * was only stopped goes on, and its words hold again: so it is asked again, now and then and once. While nobody answers, nobody
+ * knows, and the driver is asked. */
+bool orion_room_ask_first(CUdevice device, uint64_t bytes, uint64_t *until)
 {
     struct orion_process *process = orion_process_if_managed();
-    struct orion_gpu *gpu = waiting_gpu(process, device);
-    if (gpu == NULL || atomic_load(&gpu->role) != ORION_ROLE_HP) return;
-    uint64_t words = returning_words(gpu);
-    struct orion_room_request *request = &orion_room_requests(process)->of[device % (CUdevice)ORION_GPUS];
-    if (words == 0) return;
-    uint64_t began = orion_now();
-    bool is_silent = words == atomic_load(&request->silent);
-    if (is_silent && began < atomic_load(&request->silent_ns) + SILENT_NS) return;
-    *until = began + patience(gpu);
-    await(process, gpu, bytes, until, is_silent ? 0 : ORION_ASKING_PATIENCE_NS);
-    if (atomic_load(&request->asking.answered_ns) >= began) return;
-    atomic_store(&request->silent_ns, orion_now());
-    atomic_store(&request->silent, words);
+    struct orion_gpu *gpu = returning_gpu(process, device);
+    uint64_t words = gpu == NULL ? 0 : returning_words(gpu);
+    if (words == 0) return true;
+    struct orion_room_request *request = request_of(process, gpu);
+    if (words == atomic_load(&request->silent) && orion_now() < atomic_load(&request->silent_ns) + SILENT_NS) return true;
+    *until = orion_now() + patience(gpu);
+    enum orion_credit_answer answer = await(process, gpu, bytes, until, words);
+    if (answer == ORION_NO_ANSWER) {
+        atomic_store(&request->silent_ns, orion_now());
+        atomic_store(&request->silent, words);
+    }
+    return answer == ORION_CREDIT_YES || answer == ORION_NO_ANSWER || returning_words(gpu) == 0;
+}
+
+bool orion_room_ask_first_for_pool(const struct orion_pooling *pooling, uint64_t *until)
+{
+    if (!pooling->counts || returning_gpu(orion_process_if_managed(), pooling->device) == NULL) return true;
+    return orion_pool_may_suffice(pooling) || orion_room_ask_first(pooling->device, pooling->bytes, until);
 }
