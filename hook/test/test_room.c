@@ -84,6 +84,28 @@ static void the_room_of_those_who_come_back_is_not_taken(uint32_t epoch)
     CHECK(may_ask_the_driver());
 }
 
+static void every_be_asks_and_hp_that_waits(uint32_t epoch)
+{
+    static const struct {
+        enum orion_role role;
+        uint32_t parks;
+        bool asks;
+    } cases[] = {{ORION_ROLE_BE, 0, true}, {ORION_ROLE_BE, 1, true}, {ORION_ROLE_HP, 0, false}};
+    atomic_store(&grant->credit_epoch, epoch);
+    grant->copy[0].memory_wait_ns = 0;
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        atomic_store(&gpu->role, cases[i].role);
+        grant->copy[0].parks = cases[i].parks;
+        atomic_store(&grant->returning_mib, 7);
+        atomic_store(&answers, ORION_CREDIT_YES);
+        CHECK(asks_first() == cases[i].asks);
+        atomic_store(&answers, ORION_CREDIT_NO);
+        CHECK(may_ask_the_driver() == !cases[i].asks);
+        atomic_store(&grant->returning_mib, 0);
+        CHECK(asks_first() == 0);
+    }
+}
+
 static void *comes_back(void *unused)
 {
     for (unsigned before = atomic_load(&asked); atomic_load(&asked) < before + 3;) orion_sleep_precisely(ORION_MILLISECOND);
@@ -148,6 +170,7 @@ int main(void)
     an_agent_that_was_stopped_is_asked_again_for_the_same_words();
     the_room_of_those_who_come_back_is_not_taken(4);
     an_allocation_waits_until_they_are_back(5);
+    every_be_asks_and_hp_that_waits(6);
     puts("room: ok");
     return 0;
 }

@@ -200,7 +200,7 @@ class GrantPage(_AgentPage):
         self._words[self._leaving] = max(0, min(mib, _WORD_MAX))
 
     def set_returning(self, mib: int) -> None:
-        """Write how much of what is free others have been let back into; an hp slot asks before it takes any."""
+        """Write how much of what is free others have been let back into; clients ask before they take any."""
         self._words[self._returning] = max(0, min(mib, _WORD_MAX))
 
 

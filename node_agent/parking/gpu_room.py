@@ -52,6 +52,8 @@ class GpuRoom:
         """ What was free at the last decision, less what those who come back have yet to take. """
         self.free_for_tenants: int | None = None
         """ The same less what is kept for hp. """
+        self.returning = 0
+        """ What was announced last. """
         before = shared_gpu.parking
         self._counts, self._seconds = defaultdict(int, before.counts), defaultdict(float, before.seconds)
 
@@ -172,10 +174,14 @@ class GpuRoom:
         self.cramped.refuse(helpless)
 
     def announce(self, coming: int) -> None:
-        """Tell hp what those who come back have yet to take, in bytes: hp asks before it takes anything meanwhile."""
+        """Tell others what those who come back have yet to take, in bytes: they ask before they take anything.
+
+        hp that does not wait for memory does not wait for this either.
+        """
+        self.returning = coming
         for slot in self._shared_gpu.slots.values():
-            if slot.role is layout.Role.HP:
-                slot.page.set_returning(-(-coming // _MIB) if slot.grant.memory_wait_ns else 0)
+            asks = slot.role is layout.Role.BE or slot.grant.memory_wait_ns
+            slot.page.set_returning(-(-coming // _MIB) if asks else 0)
 
     def _held_by_hp(self) -> int:
         return sum(map(held, self._shared_gpu.living_hp.values()))

@@ -1,7 +1,12 @@
-"""Answers a client whose allocation found no room on its GPU, although the client's credit suffices."""
+"""Answers a client whose allocation found no room on its GPU, although the client's credit suffices.
+
+A client asks also before an allocation while others come back, so that it takes none of their room. One of a be slot
+that does not park asks only then. It cannot leave to wait for its turn, so nothing is kept free for it beyond what the
+slot is sure of: it waits until the others are back, and then takes what it finds.
+"""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import Enum
 
 from orion.hook import layout
@@ -10,6 +15,7 @@ from orion.node_agent.clients.client import Client
 from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.view import Place
+from orion.node_agent.slots.slot import Slot
 
 
 class Wait(Enum):
@@ -21,7 +27,7 @@ class Wait(Enum):
     """ For a moment, so that a tenant cannot keep the agent busy. """
 
 
-def answer(client: Client, size: int, room: GpuRoom, tenants: Iterable[Present]) -> tuple[CreditAnswer, Wait]:
+def answer(client: Client, size: int, room: GpuRoom, tenants: Collection[Present]) -> tuple[CreditAnswer, Wait]:
     """Answer a client, and note what it waits for.
 
     Args:
@@ -31,9 +37,14 @@ def answer(client: Client, size: int, room: GpuRoom, tenants: Iterable[Present])
         tenants: all that have slots on its GPU.
     """
     is_hp = client.role is layout.Role.HP
-    may_wait = client.slot.grant.memory_wait_ns if is_hp else client.slot.memory_sharing.parks
+    parks = client.slot.memory_sharing.parks
+    may_wait = client.slot.grant.memory_wait_ns if is_hp else parks or room.returning
     if not may_wait or not room.is_granted(client, size):
         return CreditAnswer.NO, Wait.AS_USUAL
+    if not is_hp and not parks:
+        returns = any(each.known.place is Place.RETURNING for each in tenants)
+        waits = returns and not _is_sure(client.slot, size, tenants)
+        return CreditAnswer.LATER if waits else CreditAnswer.YES, Wait.AS_USUAL
     if not is_hp and any(each.known.place is not Place.HERE and client.slot in each.slots for each in tenants):
         return CreditAnswer.LATER, Wait.AS_USUAL
     wishes, free = (room.wishes, room.free_for_hp) if is_hp else (room.cramped, room.free_for_tenants)
@@ -41,3 +52,9 @@ def answer(client: Client, size: int, room: GpuRoom, tenants: Iterable[Present])
     wish, is_new = wishes.note(client, size, now)
     wait = (Wait.NOT_AT_ALL if is_hp else Wait.SHORTLY) if is_new else Wait.AS_USUAL
     return wishes.answer(wish, free, now), wait
+
+
+def _is_sure(slot: Slot, size: int, tenants: Iterable[Present]) -> bool:
+    """Return whether the slot is sure of an allocation, which counts as held already."""
+    held = (member.held for each in tenants for member in each.members if member.slot is slot)
+    return max(size, *held) <= slot.memory_sharing.request_bytes

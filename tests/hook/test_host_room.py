@@ -104,6 +104,21 @@ def test_hp_whose_wait_ends_before_a_return_takes_no_room_of_it(full: Machine) -
     be.must("run 2 100", 60)
 
 
+@pytest.mark.parametrize(("parks", "result"), [(True, 0), (False, OUT_OF_MEMORY)])
+def test_be_that_grows_takes_no_room_of_those_who_come_back(full: Machine, parks: bool, result: int) -> None:
+    be = tenant(full, "be-0", 3000)
+    full.agent.set_grant(full.uuids[0], "be-1", memory_parks=parks)
+    other = full.start("be-1")
+    other.must(f"alloc {100 * MIB}")
+    begins_to_return(full, be)
+    other.send(f"alloc {2000 * MIB}")
+    assert not other.heard_something(0.3), "it asks first"
+    os.kill(be.pid, signal.SIGCONT)
+    assert other.answer(60).result == result, "only one that parks can wait for its turn"
+    for each in (be, other):
+        each.must("run 2 100", 60)
+
+
 def test_hp_does_not_take_the_room_of_those_who_come_back(full: Machine) -> None:
     be, hp = tenant(full, "be-0", 3000), hp_that_waits(full, limit=3000)
     begins_to_return(full, be)

@@ -130,7 +130,7 @@ struct orion_grant_page {
     _Atomic uint32_t used_mib;      /* what the slot's processes hold together, lately, in MiB */
     _Atomic uint32_t park;          /* odd: the slot's processes shall leave the GPU's memory; grows with each wish */
     _Atomic uint32_t leaving_mib;   /* hp: how much of what is not free on the GPU others would leave to the slot, in MiB */
-    _Atomic uint32_t returning_mib; /* hp: how much of what is free others have been let back into, in MiB */
+    _Atomic uint32_t returning_mib; /* how much of what is free others have been let back into, in MiB */
     uint32_t spare[9];
     struct orion_grant copy[2];
     /* By client index, a bit each: the client has joined since `park` became odd, and stays until the agent has seen whether

@@ -35,6 +35,12 @@ static uint64_t patience(const struct orion_gpu *gpu)
     return role == ORION_ROLE_BE && orion_gpu_grant(gpu)->parks ? BE_WAIT_NS : 0;
 }
 
+/* The same while others come back. hp that does not wait takes what is free. */
+static uint64_t patience_with_returns(const struct orion_gpu *gpu)
+{
+    return atomic_load(&gpu->role) == ORION_ROLE_BE ? BE_WAIT_NS : patience(gpu);
+}
+
 static struct orion_gpu *waiting_gpu(struct orion_process *process, CUdevice device)
 {
     struct orion_gpu *gpu = process == NULL || device < 0 ? NULL : orion_gpu_find(process, device);
@@ -133,7 +139,7 @@ static struct orion_gpu *returning_gpu(struct orion_process *process, CUdevice d
 {
     struct orion_gpu *gpu = process == NULL || device < 0 ? NULL : orion_gpu_find(process, device);
     if (gpu == NULL || returning_words(gpu) == 0) return NULL;
-    return waiting_gpu(process, device) != NULL && atomic_load(&gpu->role) == ORION_ROLE_HP ? gpu : NULL;
+    return gpu->client == 0 && patience_with_returns(gpu) != 0 ? gpu : NULL;
 }
 
 /* An agent that has died leaves its words in the page. So they cost one allocation the time in which it can be replaced. One that
@@ -147,7 +153,7 @@ bool orion_room_ask_first(CUdevice device, uint64_t bytes, uint64_t *until)
     if (words == 0) return true;
     struct orion_room_request *request = request_of(process, gpu);
     if (words == atomic_load(&request->silent) && orion_now() < atomic_load(&request->silent_ns) + SILENT_NS) return true;
-    *until = orion_now() + patience(gpu);
+    *until = orion_now() + patience_with_returns(gpu);
     enum orion_credit_answer answer = await(process, gpu, bytes, until, words);
     if (answer == ORION_NO_ANSWER) {
         atomic_store(&request->silent_ns, orion_now());
