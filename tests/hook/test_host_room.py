@@ -18,6 +18,8 @@ from tests.hook.scripted_client import Client, eventually
 MIB = 1 << 20
 GPU = 4096
 """ The memory of the simulated GPU, in MiB. """
+SOON = 5.0
+""" Seconds: before the agent gives up a return. """
 OUT_OF_MEMORY = 2
 """ CUDA's number. """
 
@@ -100,6 +102,17 @@ def test_hp_whose_wait_ends_before_a_return_takes_no_room_of_it(full: Machine) -
     be, hp = tenant(full, "be-0", 3000), hp_that_waits(full, limit=3000, wait_ms=500)
     begins_to_return(full, be)
     assert hp.do(f"alloc {2000 * MIB}").result == OUT_OF_MEMORY
+    os.kill(be.pid, signal.SIGCONT)
+    be.must("run 2 100", 60)
+
+
+def test_what_a_pool_holds_already_is_no_room_of_those_who_come_back(full: Machine) -> None:
+    be, hp = tenant(full, "be-0", 2800), hp_that_waits(full, limit=1000)
+    hp.must(f"keep {1 << 40} 0")
+    hp.must(f"take {900 * MIB} 0")
+    hp.must("give")
+    begins_to_return(full, be)
+    hp.must(f"take {800 * MIB} 0", SOON)
     os.kill(be.pid, signal.SIGCONT)
     be.must("run 2 100", 60)
 
