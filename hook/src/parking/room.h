@@ -24,8 +24,8 @@ struct orion_context_room {
 bool orion_room_for_context(CUdevice device, struct orion_context_room *room);
 void orion_room_for_context_ends(CUdevice device, const struct orion_context_room *room);
 
-/* Before the driver is asked: while others come back, who waits for memory and every be asks the agent first. They have been let back into room that is free until
- * they take it, and would be lost without it. False: the room is theirs, so the allocation fails. */
+/* Before the driver is asked: while others come back, who waits for memory and every be asks the agent first. They have been let back
+ * into room that is free until they take it, and would be lost without it. False: the room is theirs, so the allocation fails. */
 bool orion_room_ask_first(CUdevice device, uint64_t bytes, uint64_t *until);
 /* The same for an allocation that its pool may have already. */
 struct orion_pooling;
