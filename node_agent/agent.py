@@ -204,6 +204,7 @@ class Agent:
             if name not in shared_gpu.slots:
                 self.slots.make(served, name, role, permanent=True)
         shared_gpu.await_return(before.clients if before else [])
+        self.parking.begin(gpu.uuid)
         self._jobs.await_return(gpu.uuid, shared_gpu.awaited.values())
         served.activity.share_out()
         _log.info(

@@ -104,6 +104,14 @@ class GpuRoom:
         return not limit or own + others <= limit + _LEEWAY
 
     @property
+    def unseen(self) -> int:
+        """What an earlier agent may have let tenants back into of which this one does not know yet, in bytes."""
+        awaited = {each.slot for each in self._shared_gpu.awaited.values()}
+        awaited |= {each.slot.name for each in self._shared_gpu.clients.values() if each.awaits_driver}
+        away = (self._shared_gpu.slots[name].parking for name in awaited)
+        return sum(each.left_bytes for each in away if not each.is_asked)
+
+    @property
     def has_hp(self) -> bool:
         """Whether hp has processes here."""
         return bool(self._shared_gpu.living_hp)
@@ -141,7 +149,7 @@ class GpuRoom:
         """Return the room as `decide` sees it. `is_stale`: somebody has moved since the driver answered last."""
         free, asked = self._answer
         return Room(
-            free=None if is_stale or now - asked > _STALE_SECONDS else free,
+            free=None if is_stale or self.unseen or now - asked > _STALE_SECONDS else free,
             reserve=self.reserve,
             margin=self._settings.parking_margin_mib * _MIB,
             wished=self.wishes.wished,
@@ -163,11 +171,10 @@ class GpuRoom:
             hopeless: nobody can make the room that hp waits for.
             helpless: the clients of tenants whose allocations can never find room.
         """
-        free, answered = self._answer
-        self.free_for_hp = None if free is None else free - coming
+        self.free_for_hp = None if seen.free is None else seen.free - coming
         kept = seen.reserve + seen.promised + seen.kept + seen.wished
-        self.free_for_tenants = None if free is None else free - coming - kept
-        if answered >= asked:
+        self.free_for_tenants = None if seen.free is None else seen.free - coming - kept
+        if self._answer[1] >= asked:
             self.wishes.decided = self.cramped.decided = asked
         if hopeless:
             self.wishes.give_up()

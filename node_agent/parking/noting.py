@@ -83,6 +83,6 @@ def note_result(
     helpless = {client for name in wishes.helpless for client in present[name].clients}
     for uuid, card in view.cards.items():
         coming = max(0, sum(each.coming.get(uuid, 0) for each in view.tenants) - card.restored)
-        coming += sum(each.held.get(uuid, 0) for each in view.tenants if each.name in wishes.back)
+        coming += sum(each.held.get(uuid, 0) for each in view.tenants if each.name in wishes.back) + cards[uuid].unseen
         cards[uuid].announce(coming)
         cards[uuid].decided(asked, coming, card, uuid in wishes.hopeless, helpless)

@@ -87,6 +87,13 @@ class Parking:
         self._due: dict[str, float] = {}
         """ When each GPU needs a decision if nothing is new. """
 
+    def begin(self, uuid: str) -> None:
+        """Let hp ask for room if tenants of an earlier agent may be coming back. Call it before clients return."""
+        room = GpuRoom(self._gpus[uuid].shared_gpu, self._settings)
+        if room.unseen:
+            self._cards[uuid] = room
+            room.announce(room.unseen)
+
     def wake(self) -> None:
         """Look soon: clients have joined or left, or a grant has changed."""
         self._waking.wake()
@@ -137,9 +144,11 @@ class Parking:
                     self._decided_on.pop(uuid, None)
 
     def _look_at(self, present: Present, now: float) -> None:
-        answered = self._asking.answered(present.gpus)
+        answered, moved = self._asking.answered(present.gpus), present.known.moved
         if (away := present.look(now, self._asking.listed, answered, self._settings)) is not None:
             self._tell(present, away, now)
+        elif moved != present.known.moved and present.known.place is Place.HERE:
+            self._save(present.gpus)  # so that the next agent does not wait for it
         present.note(now)
 
     def _to_ask(self) -> set[str]:
@@ -244,7 +253,8 @@ class Parking:
     def _is_concerned(self) -> bool:
         """Whether any slot with processes parks or has been asked to leave, or a tenant is not back."""
         return not self.tenants.all_are_here or any(
-            slot.parking.is_asked or (slot.memory_sharing.parks and served.shared_gpu.has_clients(slot))
+            slot.parking.is_asked
+            or ((slot.memory_sharing.parks or slot.parking.left_bytes) and served.shared_gpu.has_clients(slot))
             for served in self._gpus.values()
             for slot in served.shared_gpu.slots.values()
         )

@@ -179,7 +179,7 @@ class Present:
         self._note_problems(now, settings.parking_retry_seconds)
         known.is_lost = bool(found) and found == {Verdict.LOST}
         if not self.is_settled:
-            self._move(Place.AWAY if asked else known.place, now)
+            self._move(Place.AWAY if asked else Place.RETURNING if Verdict.RETURNING in found else known.place, now)
             return None
         if asked and self.parks and not all(slot.parking.is_asked for slot in self.slots):
             return True

@@ -94,10 +94,16 @@ class Tenants:
         return weights
 
 
-def _begun(now: float, members: Iterable[Member]) -> Known:
-    """Return what is known of a tenant at first. One that the previous agent knew has shown how much it holds."""
+def _begun(now: float, members: Collection[Member]) -> Known:
+    """Return what is known of a tenant at first. One that the previous agent knew has shown how much it holds.
+
+    If that agent let it back, it may still be coming back.
+    """
+    of_slots = [each.slot.parking for each in members]
+    is_let_back = any(each.left_bytes for each in of_slots) and not any(each.is_asked for each in of_slots)
+    place = Place.RETURNING if is_let_back else Place.HERE
     is_old = any(each.is_awaited or any(client.returned for client in each.clients) for each in members)
-    return Known(now, since=now, asked=now, noted=now, here_seconds=YOUNG_SECONDS if is_old else 0.0)
+    return Known(now, place, since=now, asked=now, noted=now, here_seconds=YOUNG_SECONDS if is_old else 0.0)
 
 
 def _clients(shared_gpu: SharedGpu) -> dict[str, list[Client]]:

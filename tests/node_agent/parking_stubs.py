@@ -74,7 +74,7 @@ def stub_parking(thread: Thread, root: Path) -> Parking:
     """Return the parking of a GPU with a tenant that moves whenever somebody looks. `thread`: asks the driver."""
     slot: Any = SimpleNamespace(
         role=layout.Role.HP,
-        parking=SimpleNamespace(is_asked=True, state=""),
+        parking=SimpleNamespace(is_asked=True, state="", left_bytes=0),
         grant=SimpleNamespace(memory_limit_bytes=0, memory_wait_ns=0),
         page=SimpleNamespace(set_leaving=lambda mib: None, set_returning=lambda mib: None),
         job="",
@@ -82,7 +82,7 @@ def stub_parking(thread: Thread, root: Path) -> Parking:
     )
     shared_gpu: Any = SimpleNamespace(
         gpu=SimpleNamespace(uuid=GPU, memory_bytes=8 * GIB), slots={"hp-0": slot}, clients={}, parking=GpuParking(),
-        living_hp={},
+        living_hp={}, awaited={},
     )  # fmt: skip
     shared_gpu.of_slot = lambda slot: []
     source: Any = SimpleNamespace(memory_free_bytes=lambda gpu: GIB, memory_of_processes=lambda gpu: {})

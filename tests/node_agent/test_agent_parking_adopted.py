@@ -114,3 +114,47 @@ def test_the_next_agent_gives_no_credit_before_it_knows_what_returned_clients_ho
     eventually(lambda: ask_for_credit(other, 600 * MIB) is CreditAnswer.NO)
     both = [other.grant.memory[GrantPage.credit_mib.offset + 4 * each.key[0] :][:4] for each in (one, other)]
     assert sum(int.from_bytes(each, "little") for each in both) <= 1024 - 120 - 420
+
+
+def test_hp_gets_no_room_of_one_that_comes_back_before_the_next_agent_knows_it(cards: Cards) -> None:
+    hp, tenant = cards.hp(4096), cards.be("be-0", 4096)
+    tenant.stops_before = ParkingState.RUNNING
+    tenant.obey()
+    assert ask_for_room(hp, 1024 * MIB) is CreditAnswer.LATER
+    tenant.reaches(ParkingState.PARKED)
+    assert cards.hold(hp, 0)
+    tenant.reaches(ParkingState.RETURNING)
+    cards.agent.kill()
+    tenant.rest()
+    cards.agent.start(*QUICK)
+    hp.return_to_agent()
+
+    def has_to_wait() -> bool:
+        assert hp.grant.get(GrantPage, "returning_mib") > 0, "hp asks first"
+        return ask_for_room(hp, 5 * GIB) is CreditAnswer.LATER
+
+    assert all(has_to_wait() for _ in range(20)), "the tenant may be coming back, and the agent has not heard from it"
+    cards.card.silence.touch()  # so the agent does not know at once what the tenant has taken
+    tenant.return_to_agent()
+    eventually(lambda: not has_to_wait() or cards.parking("be-0").state == "returning")
+    assert has_to_wait()
+    cards.card.silence.unlink()
+    tenant.stops_before = None
+    tenant.obey().reaches(ParkingState.RUNNING)
+    eventually(lambda: ask_for_room(hp, GIB) is CreditAnswer.YES)
+    eventually(lambda: hp.grant.get(GrantPage, "returning_mib") == 0)
+
+
+def test_a_tenant_that_came_back_long_ago_does_not_keep_hp_waiting_for_the_next_agent(cards: Cards) -> None:
+    hp, tenant = cards.hp(4096), cards.be("be-0", 4096).obey()
+    assert wait_for_room(hp, 1024 * MIB) is CreditAnswer.YES
+    assert cards.hold(hp, 0)
+    tenant.reaches(ParkingState.RUNNING)
+    eventually(cards.is_in("be-0", ""))
+    cards.agent.kill()
+    tenant.rest()
+    cards.agent.start(*QUICK)
+    hp.return_to_agent()
+    assert hp.grant.get(GrantPage, "returning_mib") == 0
+    assert wait_for_room(hp, GIB) is CreditAnswer.YES, "although the tenant has not returned to the agent"
+    tenant.return_to_agent()

@@ -212,8 +212,9 @@ def test_an_answer_of_before_a_move_says_nothing(moves: Place, then: Place) -> N
 
 def test_what_is_restored_is_what_no_process_is_listed_for() -> None:
     gpu: Any = SimpleNamespace(
-        gpu=SimpleNamespace(uuid=GPU, memory_bytes=8 * GIB), living_hp={}, slots={}, parking=GpuParking()
-    )
+        gpu=SimpleNamespace(uuid=GPU, memory_bytes=8 * GIB), living_hp={}, slots={}, parking=GpuParking(),
+        clients={}, awaited={},
+    )  # fmt: skip
     room, tenant = GpuRoom(gpu, AgentSettings()), present(4 * GIB, 3072)
 
     def restored(
