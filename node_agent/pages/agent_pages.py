@@ -26,7 +26,7 @@ _WORD_MAX = 2**32 - 1
 _fence_lock = threading.Lock()
 
 
-def _fence() -> None:
+def fence() -> None:
     """Order the stores before this call before the stores and loads after it.
 
     Releasing a lock and acquiring it again keeps the order: a store cannot move down past the release, nor a load or
@@ -83,7 +83,7 @@ class _AgentPage:
         return self.copy_offset + (1 - self._words[self.current_offset // 4]) * self.copy_size
 
     def _switch(self) -> None:
-        """Make that copy the current one. Call `_fence` after the copy was written and before this."""
+        """Make that copy the current one. Call `fence` after the copy was written and before this."""
         words, current = self._words, self.current_offset // 4
         words[current] = 1 - words[current]
 
@@ -109,7 +109,7 @@ class PolicyPage(_AgentPage):
         self._sequence += 1
         begin, copy = self._next_offset, policy.structure(self._sequence)
         self._memory[begin : begin + len(copy)] = copy
-        _fence()
+        fence()
         self._switch()
 
     def count(self, hp_clients: int, be_clients: int) -> None:
@@ -160,7 +160,7 @@ class GrantPage(_AgentPage):
         self._before_plan = (grant.role, grant.parks, *limits)
         self._after_plan = (grant.memory_wait_ns, grant.unified, 0, grant.memory_request_bytes)
         self._write_copy()
-        _fence()
+        fence()
         self._switch()
 
     def _write_copy(self) -> None:
@@ -175,7 +175,7 @@ class GrantPage(_AgentPage):
     def set_credit(self, index: int, mib: int) -> None:
         """Change a client's credit. What the client holds is to be read after this, not before."""
         self._words[self._credit + index] = max(0, min(mib, _WORD_MAX))
-        _fence()
+        fence()
 
     def set_used(self, mib: int) -> None:
         """Write what the slot's processes hold together."""
@@ -212,7 +212,7 @@ def write_plans(plans: Collection[tuple[GrantPage, Plan | None]]) -> None:
     for page, plan in plans:
         page._plan_words = plan.words if plan else _NO_PLAN
         page._write_copy()
-    _fence()
+    fence()
     for page, _ in plans:
         page._switch()
         page._words[page._plan] = (page._words[page._plan] + 1) & _WORD_MAX

@@ -42,20 +42,21 @@ class Asking:
         for gpu, room in gpus:
             uuid = gpu.uuid
             if uuid not in self._answers or self._answers[uuid].done():
-                answer = self._threads.of(uuid).submit(self._answer, gpu, room, uuid in moving, now)
+                taken = room.question()
+                answer = self._threads.of(uuid).submit(self._answer, gpu, room, uuid in moving, now, taken)
                 self._answers[uuid] = asyncio.wrap_future(answer)
                 asked.append(self._answers[uuid])
         # An answer that is late already is not waited for beside others, which would have to wait with it.
         await asyncio.wait(asked or [self._answers[gpu.uuid] for gpu, _ in gpus], timeout=_ANSWER_SECONDS)
 
-    def _answer(self, gpu: Gpu, room: GpuRoom, is_moving: bool, now: float) -> None:
+    def _answer(self, gpu: Gpu, room: GpuRoom, is_moving: bool, now: float, taken: int) -> None:
         """Run in the GPU's thread."""
         before = found = None
         if is_moving:
             before, found = self._source.memory_free_bytes(gpu), self._source.memory_of_processes(gpu)
         # After the list: what comes in between is then counted twice, and nobody gets room that is taken.
         free = self._source.memory_free_bytes(gpu)
-        room.answered(free, found, now, before)
+        room.answered(free, found, now, before, taken)
         if found is None:
             self._listed.pop(gpu.uuid, None)
         else:

@@ -84,10 +84,15 @@ class Balance:
     @property
     def for_return(self) -> int:
         """What those who come back may take at this moment."""
-        kept = self.reserved + self.room.margin + self.room.kept
+        kept = self.reserved + self.room.margin + self.room.kept + self.room.grown
         return (self.room.free or 0) - self._coming - kept - self.growth
+
+    @property
+    def for_turn(self) -> int:
+        """The same by what the device said: it may have said already what hp has taken of late."""
+        return self.for_return + self.room.grown
 
     @property
     def at_most(self) -> int:
         """The same once all that can leave have left."""
-        return self.for_return + self._others
+        return self.for_turn + self._others

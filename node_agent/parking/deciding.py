@@ -231,7 +231,7 @@ class _Deciding:
         """
         if any(self._gpus[gpu].moves for gpu in tenant.gpus):
             return True
-        lacking = {gpu: amount - self._gpus[gpu].for_return for gpu, amount in size.items()}
+        lacking = {gpu: amount - self._gpus[gpu].for_turn for gpu, amount in size.items()}
         here = {name: each for gpu in tenant.gpus for name, each in self._gpus[gpu].here.items()}
         longest = sorted(
             (each for each in here.values() if self._gives_way(each, tenant)),

@@ -39,8 +39,10 @@ class GpuRoom:
         self.wishes, self.cramped = RoomWishes(), RoomWishes()
         """ What clients of hp wait for, and what those of tenants do. """
         self._reserve = Reserve(settings.parking_reserve_mib * _MIB)
-        self._answer: tuple[int | None, float] = None, float("-inf")
-        """ What is free, and when the driver was asked. """
+        self._answer: tuple[int | None, float, int] = None, float("-inf"), 0
+        """ What is free, when the driver was asked, and what hp had taken then. """
+        self._had_taken: int | None = None
+        """ What hp had taken at the last question. """
         self._unlisted: tuple[int, int] | None = None
         """ What is used and not listed for any process: the driver's own, and what is being restored. At least, and at
         most: the driver is asked what is free before and after it lists the processes, which come and go meanwhile. """
@@ -62,8 +64,21 @@ class GpuRoom:
         """What is kept free for hp, in bytes."""
         return self._reserve.value
 
+    def question(self) -> int:
+        """Return what hp has surely taken, in bytes. Call it before the driver is asked.
+
+        What hp says to hold it may still be taking, so it counts only once it was there at the last question, too.
+        """
+        before, self._had_taken = self._had_taken, self._taken_by_hp()
+        return self._had_taken if before is None else min(before, self._had_taken)
+
     def answered(
-        self, free: int | None, listed: Mapping[int, int | None] | None, asked: float, before: int | None = None
+        self,
+        free: int | None,
+        listed: Mapping[int, int | None] | None,
+        asked: float,
+        before: int | None = None,
+        taken: int = 0,
     ) -> None:
         """Note what the driver says; any thread may call.
 
@@ -72,13 +87,14 @@ class GpuRoom:
             listed: what each process holds, by its id; None: the driver was not asked, or does not say.
             asked: when the driver was asked, in seconds.
             before: what was free before the driver listed the processes; None: it was not asked.
+            taken: what hp had taken when the driver was asked, in bytes.
         """
         sizes = list((listed or {}).values())
         known = free is not None and sizes and None not in sizes  # a driver that lists nobody does not say
         used = [self._shared_gpu.gpu.memory_bytes - each for each in (free, before) if each is not None]
         listed_bytes = sum(filter(None, sizes))
         self._unlisted = (min(used) - listed_bytes, max(used) - listed_bytes) if known else None
-        self._answer = free, asked
+        self._answer = free, asked, taken
 
     @property
     def free(self) -> int | None:
@@ -102,6 +118,11 @@ class GpuRoom:
         others = sum(held(each) for each in self._shared_gpu.of_slot(client.slot) if each is not client)
         own = max(held(client), size + client.uncounted_mib * _MIB)
         return not limit or own + others <= limit + _LEEWAY
+
+    @property
+    def grown(self) -> int:
+        """What hp may have taken since the driver was asked, in bytes. Its pages say so before it takes anything."""
+        return max(0, self._taken_by_hp() - self._answer[2])
 
     @property
     def unseen(self) -> int:
@@ -147,13 +168,14 @@ class GpuRoom:
 
     def seen(self, now: float, tenants: Iterable[Present], is_stale: bool = False) -> Room:
         """Return the room as `decide` sees it. `is_stale`: somebody has moved since the driver answered last."""
-        free, asked = self._answer
+        free, asked, _ = self._answer
         return Room(
             free=None if is_stale or self.unseen or now - asked > _STALE_SECONDS else free,
             reserve=self.reserve,
             margin=self._settings.parking_margin_mib * _MIB,
             wished=self.wishes.wished,
             kept=self.wishes.kept(),
+            grown=self.grown,
             restored=self._restored,
             promised=self._promised(tenants),
             rate=self._reserve.rate,
@@ -171,7 +193,7 @@ class GpuRoom:
             hopeless: nobody can make the room that hp waits for.
             helpless: the clients of tenants whose allocations can never find room.
         """
-        self.free_for_hp = None if seen.free is None else seen.free - coming
+        self.free_for_hp = None if seen.free is None else seen.free - coming - seen.grown
         kept = seen.reserve + seen.promised + seen.kept + seen.wished
         self.free_for_tenants = None if seen.free is None else seen.free - coming - kept
         if self._answer[1] >= asked:
@@ -192,6 +214,10 @@ class GpuRoom:
 
     def _held_by_hp(self) -> int:
         return sum(map(held, self._shared_gpu.living_hp.values()))
+
+    def _taken_by_hp(self) -> int:
+        """Return what hp says to hold without what it waits for, which counts there already, in bytes."""
+        return self._held_by_hp() - self.wishes.wished
 
     def _hp_slots(self) -> list[Slot]:
         """Return the slots of hp that somebody holds."""

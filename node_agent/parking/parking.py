@@ -24,6 +24,7 @@ from orion.node_agent.parking.asking import Asking
 from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.host_room import HostRoom
 from orion.node_agent.parking.known import HOST_MEMORY_SHORT
+from orion.node_agent.parking.last_look import where_hp_has_grown
 from orion.node_agent.parking.news import news
 from orion.node_agent.parking.next_change import next_change
 from orion.node_agent.parking.present import Present
@@ -202,8 +203,14 @@ class Parking:
         noting.note_joined(now, joined, retry_seconds)
         noting.note_who_stay(now, view, wishes, short, self.tenants.present, retry_seconds)
         noting.note_result(asked, view, wishes, self.tenants.present, self._cards)
-        for name, away in [*((name, True) for name in wishes.leave), *((name, False) for name in wishes.back)]:
-            self._tell(self.tenants.present[name], away, now)
+        for name in wishes.leave:
+            self._tell(self.tenants.present[name], True, now)
+        grown = where_hp_has_grown(view, self._cards)
+        for uuid in grown:  # for those who stay away because of that
+            self._decided_on.pop(uuid, None)
+        for name in wishes.back:
+            if grown.isdisjoint(self.tenants.present[name].gpus):
+                self._tell(self.tenants.present[name], False, now)
         if wishes.leave or wishes.back:  # that they move now is no news
             self._decided_on |= {uuid: self._news(uuid) for uuid in gpus & self._decided_on.keys()}
         self._due |= dict.fromkeys(gpus, min(self._next(view, wishes, here), now + _REST_SECONDS))

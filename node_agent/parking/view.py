@@ -35,6 +35,8 @@ class Room:
     """ What hp waits for now. """
     kept: int = 0
     """ What was promised to hp, and hp has not taken yet. """
+    grown: int = 0
+    """ What hp may have taken since the device was asked, so that it is not free for who comes back. """
     restored: int = 0
     """ What those who come back have taken already, although the driver does not list it for them yet. """
     promised: int = 0

@@ -60,6 +60,13 @@ def test_nobody_comes_back_to_room_that_hp_will_need_before_it_has_stayed() -> N
     assert decide(view(5, away, rate=0.25, most=1)).back == ("away",), "hp may take no more"
 
 
+def test_what_hp_has_taken_since_the_driver_was_asked_is_not_free_for_who_comes_back() -> None:
+    away, here = tenant("a", Place.AWAY, 3), tenant("b", Place.HERE, 3, clock=1.0)
+    assert decide(view(4, away, grown=1)) == Wishes(back=("a",))
+    assert decide(view(4, away, grown=2)) == Wishes()
+    assert decide(view(4, away, here, grown=2)) == Wishes(), "the driver may have counted it already"
+
+
 def test_what_is_restored_is_not_counted_twice() -> None:
     returns = tenant("returns", Place.RETURNING, 4, coming={A: 4 * GIB})
     stays = tenant("stays", Place.HERE, 3)

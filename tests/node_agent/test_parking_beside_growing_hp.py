@@ -1,0 +1,107 @@
+"""Nobody comes back to room that hp takes at this moment, whatever the driver has said to be free."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orion.hook import layout
+from orion.hook.layout import ParkingState
+from orion.node_agent.parking import host_room
+from orion.node_agent.parking.parking import Parking
+from orion.node_agent.parking.view import Place, View, Wishes
+from tests.node_agent.asking_thread import Thread
+from tests.node_agent.conftest import GPU, eventually
+from tests.node_agent.fake_card import MIB
+from tests.node_agent.parking_cards import GIB, Cards
+from tests.node_agent.parking_stubs import Tenants, note_views, stub_parking
+
+
+@pytest.fixture
+def views(monkeypatch: pytest.MonkeyPatch) -> list[View]:
+    """What was decided upon."""
+    return note_views(monkeypatch)
+
+
+@pytest.fixture
+def thread() -> Thread:
+    return Thread()
+
+
+@pytest.fixture
+def parking(thread: Thread, tmp_path: Path) -> Parking:
+    return stub_parking(thread, tmp_path)
+
+
+@pytest.fixture
+def hp(parking: Parking) -> Any:
+    """hp, which says to hold so many MiB."""
+    made = SimpleNamespace(record=SimpleNamespace(memory_mib=1024), uncounted_mib=0)
+    parking._gpus[GPU].shared_gpu.living_hp[0, 1] = made  # type: ignore[assignment]
+    return made
+
+
+def grown(parking: Parking, views: list[View]) -> int:
+    """Look once; return what hp had taken since the driver was asked, in MiB."""
+    asyncio.run(parking.look())
+    return views[-1].cards[GPU].grown // MIB
+
+
+def test_what_hp_takes_while_the_driver_is_slow_is_not_free(
+    parking: Parking, thread: Thread, views: list[View], hp: Any
+) -> None:
+    assert grown(parking, views) == 0
+    thread.hangs = True
+    hp.record.memory_mib += 300
+    assert grown(parking, views) == 300
+    hp.record.memory_mib -= 400
+    assert grown(parking, views) == 0, "what hp frees the driver has to say"
+
+
+def test_what_hp_says_to_hold_may_not_be_taken_yet_when_the_driver_is_asked(
+    parking: Parking, views: list[View], hp: Any
+) -> None:
+    assert grown(parking, views) == 0
+    hp.record.memory_mib += 300
+    assert grown(parking, views) == 300
+    assert grown(parking, views) == 0
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_who_may_come_back_stays_if_hp_takes_room_before_it_knows(
+    parking: Parking, views: list[View], hp: Any, monkeypatch: pytest.MonkeyPatch, grows: bool
+) -> None:
+    away: Any = Tenants(Place.AWAY)
+    parking.tenants = away
+    asked: list[bool] = []
+    monkeypatch.setattr(parking, "_tell", lambda present, away, now: asked.append(away))
+    monkeypatch.setattr(host_room, "decide", lambda view: Wishes(back=("one",)))
+
+    def write(mib: int) -> None:
+        hp.record.memory_mib += 300 * grows
+
+    slot = parking._gpus[GPU].shared_gpu.slots["hp-0"]
+    slot.page.set_returning = write  # type: ignore[method-assign]
+    asyncio.run(parking.look())
+    assert asked == ([] if grows else [False])
+
+
+def test_nobody_comes_back_to_room_that_hp_has_taken_since_the_driver_was_asked(cards: Cards) -> None:
+    hp, tenant = cards.hp(limit=5 * GIB), cards.be("be-0", 4000).obey()
+    other = cards.be("be-1", 100).obey()
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+        tenant.reaches(ParkingState.PARKED)
+        eventually(cards.is_in("be-0", "parked"))
+        cards.card.silence.touch()
+        assert cards.hold(hp, 5 * 1024), "nobody comes back, so hp asks nobody"
+        administrator.park_slot(GPU, "be-0", away=False)
+        administrator.park_slot(GPU, "be-1", away=True)
+        other.reaches(ParkingState.PARKED)  # so the agent has decided
+        cards.card.silence.unlink()
+    assert hp.grant.get(layout.GrantPage, "returning_mib") == 0
+    assert tenant.state is ParkingState.PARKED
+    cards.leaves(hp)
+    tenant.reaches(ParkingState.RUNNING)
