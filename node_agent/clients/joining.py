@@ -193,8 +193,12 @@ class Joining:
         client.keeps_credit = bool(hello.flags & join.HELLO_KEEPS_CREDIT)
         self._clients[connection] = client
         self.credit.joined(client)
-        client.let_stay(slot.parking.is_asked)
+        is_away = slot.role is layout.Role.BE and bool(hello.flags & join.HELLO_IS_AWAY)
+        is_new = is_away and slot.parking.ask(True)
+        client.let_stay(slot.parking.is_asked and not is_away)
         self._save()
+        if is_new:
+            slot.write_park()
         self._counters.joins[slot.role.name.lower()] += 1
         fds = [self._shared_gpu.page.descriptor, slot.page.descriptor, *client.writable]
         connection.send(messages.welcome(slot.role, version, *client.key, returned=False), fds)

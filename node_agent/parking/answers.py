@@ -83,11 +83,10 @@ def verdict(answer: ParkingAnswer, asked: Asked) -> Verdict:
 
 
 def _of_return(answer: ParkingAnswer, asked: Asked) -> Verdict:
-    asleep = answer.state is ParkingState.PARKED and asked.seconds > asked.patience
     if not asked.was_away:  # nobody keeps room for a client that only says that it comes back
-        return Verdict.ASLEEP if asleep else Verdict.HERE
+        return Verdict.PARKED if answer.state is ParkingState.PARKED else Verdict.HERE
     if answer.state is ParkingState.PARKED:
-        return Verdict.ASLEEP if asleep else Verdict.RETURNING
+        return Verdict.ASLEEP if asked.seconds > asked.patience else Verdict.RETURNING
     moves = answer.state in (ParkingState.RETURNING, ParkingState.LEAVING)
     late = asked.seconds > asked.patience + asked.held / SLOWEST
     return Verdict.RETURNING if moves and not late else Verdict.HERE

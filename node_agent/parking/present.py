@@ -188,6 +188,8 @@ class Present:
         if Verdict.ASLEEP in found:
             known.away_until = now + settings.parking_retry_seconds
             return True
+        if Verdict.PARKED in found and now >= known.refused_until:
+            return True  # an agent before this one had asked it to leave; there may be no room for it
         self._move(Place.RETURNING if Verdict.RETURNING in found else Place.HERE, now)
         known.is_half &= known.place is Place.RETURNING
         return None
@@ -228,7 +230,9 @@ class Present:
                 if self.known.problems.get(client, ("", ""))[0] != said[0]:
                     self.known.happened.append((COUNTED[said[0]], 0.0))
                 self.known.problems[client] = said
-            elif client not in self.known.silent and (found is Verdict.PARKED or not self.known.is_refusing(now)):
+            elif client not in self.known.silent and (
+                (found is Verdict.PARKED and self.is_asked) or not self.known.is_refusing(now)
+            ):
                 self.known.problems.pop(client, None)
 
     def _verdict(

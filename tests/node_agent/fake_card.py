@@ -118,8 +118,8 @@ class Tenant(ProtocolClient):
     """ It does not enter this state by itself. """
 
     @classmethod
-    def on(cls, card: Card, directory: Path, mib: int, says: bool = True) -> Self:
-        tenant = cls(directory).join(flags=join.HELLO_KEEPS_CREDIT)
+    def on(cls, card: Card, directory: Path, mib: int, says: bool = True, flags: int = 0) -> Self:
+        tenant = cls(directory).join(flags=join.HELLO_KEEPS_CREDIT | flags)
         tenant.card, tenant.moved = card, []
         assert card.hold(tenant, mib)
         tenant.mib = mib

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from orion.hook import join
 from orion.hook.join import CreditAnswer
 from orion.hook.layout import GrantPage, ParkingReason, ParkingState, RecordPage
 from tests.node_agent.conftest import GPU, eventually
@@ -60,6 +61,27 @@ def test_a_client_that_joins_as_a_new_one_while_it_is_away_comes_back_when_there
     eventually(lambda: tenant.park == 1)
     assert cards.hold(hp, 0)
     tenant.obey().reaches(ParkingState.RUNNING)
+
+
+@pytest.mark.parametrize("says", ["with its HELLO", "in its record"])
+def test_a_new_client_that_is_away_is_asked_to_stay_away_at_once(cards: Cards, says: str) -> None:
+    cards.restart("--parking-answer-seconds", "3600")
+    hp = cards.hp(7000)
+    with cards.administrator() as administrator:
+        administrator.set_grant(GPU, "be-0", memory_parks=True)
+    flags = join.HELLO_IS_AWAY if says == "with its HELLO" else 0
+    away = Tenant.on(cards.card, cards.agent.slot("be-0"), 0, flags=flags)
+    cards.clients.append(away)
+    away.says(4096)  # what it will take when it comes back
+    if says == "with its HELLO":
+        assert away.park == 1, "it reads that before anything else"
+    else:
+        away.answer(ParkingState.PARKED)
+    eventually(lambda: away.park == 1)
+    away.obey()
+    away.reaches(ParkingState.PARKED)
+    assert cards.hold(hp, 0)
+    away.reaches(ParkingState.RUNNING)
 
 
 def test_the_next_agent_knows_what_left_of_a_tenant_of_which_a_part_stayed(cards: Cards) -> None:

@@ -123,6 +123,9 @@ def test_who_says_that_it_has_left_and_has_not_is_found_out(cards: Cards) -> Non
     eventually(lambda: "ParkRefused" in cards.conditions("be-0"))
     assert "the driver lists memory" in cards.conditions("be-0")["ParkRefused"]
     assert liar.park == 2
+    others = [cards.be(f"be-{number}", 10) for number in (1, 2)]  # each makes the agent look again
+    assert "ParkRefused" in cards.conditions("be-0")
+    assert (liar.park, [each.park for each in others]) == (2, [0, 0])
 
 
 def test_who_says_that_its_memory_is_lost_and_was_not_asked_is_not_said_to_be_asked_again(cards: Cards) -> None:

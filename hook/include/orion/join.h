@@ -72,7 +72,9 @@ enum orion_message_type {
     ORION_PARK = 24,
 };
 
-enum { ORION_HELLO_RETURNS = 1u, ORION_HELLO_KEEPS_CREDIT = 2u }; /* flags of HELLO */
+/* Flags of HELLO. IS_AWAY: a new client whose process has left the GPU's memory, or is about to. If it is be, the agent wishes
+ * that it stays away, and then answers. */
+enum { ORION_HELLO_RETURNS = 1u, ORION_HELLO_KEEPS_CREDIT = 2u, ORION_HELLO_IS_AWAY = 4u };
 enum { ORION_OFFERS_KNOWLEDGE = 1u }; /* flags of WELCOME: the agent takes LEARNT and may send KNOWLEDGE */
 enum orion_refusal {
     ORION_REFUSED_LAYOUT = 1,

@@ -98,6 +98,8 @@ static int send_hello(struct orion_membership *m)
         message.msg_controllen = CMSG_SPACE(bytes);
         control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(bytes), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(&control.header), fds, bytes);
+    } else if (atomic_load(&m->process->errands) & ORION_ERRAND_STAY) {
+        hello.flags |= ORION_HELLO_IS_AWAY; /* the agent does not know, and has not looked for room */
     }
     return sendmsg(m->socket, &message, MSG_NOSIGNAL) == (ssize_t)sizeof hello ? 0 : -1;
 }

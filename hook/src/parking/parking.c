@@ -15,7 +15,7 @@
 #include "system/system.h"
 
 #define POLL_NS (250 * ORION_MILLISECOND)
-#define UNKNOWN_NS (20 * ORION_SECOND) /* in which an agent that parks sees that the process is away, and says what it shall do */
+#define UNKNOWN_NS (20 * ORION_SECOND) /* for an agent that does not know ORION_HELLO_IS_AWAY to say what the process shall do */
 
 struct orion_parking {
     _Atomic uint32_t thread;               /* the parker's thread id; 0: it has not begun */
@@ -110,8 +110,9 @@ static bool is_unknown(struct orion_process *process)
     return false;
 }
 
-/* Whether the process may come back, as no slot wants it away. An agent that did not know the process has not looked for room:
- * it reads that the process is away, and says more. One of an earlier version never does, so this ends. */
+/* Whether the process may come back, as no slot wants it away. An agent that did not know the process has not looked for room.
+ * It wishes that the process stays away before the process has its pages. So a new page without that wish is one of an agent of
+ * an earlier version: that reads that the process is away, and may say more. It need not, so this ends. */
 static bool may_come_back(struct orion_process *process, bool newer)
 {
     _Atomic uint64_t *until = &orion_parking(process)->unknown_until;
