@@ -1,7 +1,7 @@
 """Sends the be processes of a suite off the GPU and back again, all the time: `--parks`.
 
 Each file of the suite has a slot of its own, since the processes of one slot leave together or not at all. A test must
-end in the same way, whatever call of the driver it is in when its process is told to leave.
+end in the same way, in whatever call of the driver its process has to leave.
 """
 
 import time
