@@ -4,6 +4,8 @@ kopf makes a queue, a task and several views for each object that it reports. Th
 of a large cluster would take half a minute at each start. So kopf lists as always, and the answer to its request gives
 the objects to `Intake` and an empty page to kopf. kopf then watches from the version of this list, so no change is
 lost in between. The events of a watch come through kopf's handlers.
+
+The answers also decide what kopf does after an error: it tries again, also where it would end.
 """
 
 import asyncio
@@ -20,6 +22,12 @@ from orion.operator.reconciler.watching import Intake
 
 _SLICE_S = 0.005
 """ How long objects are taken before the loop does something else. """
+_LATER = (http.HTTPStatus.FORBIDDEN, http.HTTPStatus.NOT_FOUND)
+""" Besides errors of the server: answers to a list or a watch that may be others later, because a right or a definition
+is missing for a time.
+"""
+_SAID_MAX = 512
+""" How much of such an answer the log shows. """
 
 
 class Lists:
@@ -52,6 +60,16 @@ class Lists:
                 if self.ok:  # kopf reads errors by this method, too
                     await take(self.url, answer)
                 return answer
+
+            def raise_for_status(self) -> None:
+                # kopf gives a watch up after these answers: at once, or after a minute. After a connection that fails,
+                # it tries again for ever.
+                later = self.status in _LATER or self.status >= http.HTTPStatus.INTERNAL_SERVER_ERROR
+                if later and {"limit", "watch"} & self.url.query.keys():
+                    said = (self._body or b"")[:_SAID_MAX].decode(errors="replace")  # kopf has read it
+                    self.release()
+                    raise aiohttp.ClientConnectionError(f"{self.status} {self.reason}: {said}")
+                super().raise_for_status()
 
         return Response
 

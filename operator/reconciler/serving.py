@@ -36,6 +36,8 @@ from orion.shutdown import Shutdown
 
 _STOP_S = 6.0
 """ How long the parts may take to stop before the Lease is given back without them. """
+_WATCHER = "watcher for "
+""" How kopf's names of the tasks of watches begin. """
 
 _LOG = logging.getLogger(__name__)
 
@@ -122,29 +124,36 @@ class Reconciler:
             raise Unavailable("a part of the reconciler has ended")
         finally:
             self._shutdown.begin()
-            # kopf ends last: it cancels the tasks that were made after its start, so also those of agents' connections.
-            await _cancel(tasks)
-            await _cancel([watches])
+            await _cancel({*tasks, watches})
             await self._leader.release()
 
     async def _watch(self) -> None:
-        """Run kopf."""
+        """Run kopf.
+
+        If a watch fails, kopf stops the others. `kopf.run_tasks` then waits without a limit until they have stopped,
+        and one that logs in again never stops. So this function waits for kopf's tasks itself.
+
+        Raises:
+            Unavailable: kopf has given up a watch.
+        """
         await self._resync.chosen.wait()
-        namespaces, others = self._settings.namespaces, asyncio.all_tasks()
+        namespaces = self._settings.namespaces
+        tasks = await kopf.spawn_tasks(
+            registry=registry(self._intake, self._access, self._lists.response_class()),
+            settings=self._kopf,
+            clusterwide=not namespaces,
+            namespaces=namespaces,
+            identity=None,
+        )
+        self._shutdown.handle_signals()  # in place of kopf's handlers, which end kopf first
         try:
-            tasks = await kopf.spawn_tasks(
-                registry=registry(self._intake, self._access, self._lists.response_class()),
-                settings=self._kopf,
-                clusterwide=not namespaces,
-                namespaces=namespaces,
-                identity=None,
-            )
-            self._shutdown.handle_signals()  # in place of kopf's handlers, which end kopf first
-            await kopf.run_tasks(tasks, ignored=others)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            raise Unavailable(f"the watches have ended: {error}") from error
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            errors = [error for task in ended if not task.cancelled() and (error := task.exception())]
+            raise Unavailable(f"the watches have ended: {errors[0] if errors else 'without an error'}")
+        finally:
+            # A watcher that is cancelled together with the task for which it waits goes on, so watchers come first.
+            await _cancel([task for task in asyncio.all_tasks() if task.get_name().startswith(_WATCHER)])
+            await _cancel(tasks)
 
     async def _check_kinds(self) -> None:
         """Check that the API server knows Orion's kinds. Otherwise kopf would watch nothing, without an error.
@@ -208,8 +217,10 @@ class Reconciler:
         return generate_latest(self.metrics.registry)
 
 
-async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
+async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
     """Cancel tasks and wait until they have stopped. Those that do not are left to `Shutdown`."""
+    if not tasks:
+        return
     for task in tasks:
         task.cancel()
     stopped, _ = await asyncio.wait(tasks, timeout=_STOP_S)

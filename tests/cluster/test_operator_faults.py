@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kubernetes import client
 
 from testbed.control_plane import ControlPlane
 from tests.cluster import api_types, node_pods_caller
@@ -107,6 +108,20 @@ def test_the_operator_lists_again_when_its_watch_is_too_old_for_a_restarted_api_
             eventually(lambda: world.complaints("orphan") == {"ShareDeleted"})
             eventually(lambda: world.memory_limits() == {3 * GI, None})
             assert operator.running
+
+
+def test_a_definition_that_is_deleted_and_applied_again_is_watched_again(
+    plane: ControlPlane, world: World, tmp_path: Path
+) -> None:
+    make(world, pods=3)
+    with running_operator(plane.access.kubeconfig, tmp_path, *LEASE) as operator:
+        settled(world, GI)
+        client.ApiextensionsV1Api(world.api).delete_custom_resource_definition("gpushares.orion.gpu")
+        eventually(lambda: "gpushares?watch=true" in operator.log.read_text())  # kopf's words about a refused watch
+        api_types.establish(world.api)
+        world.share("training", memory={"limit": "2Gi"})
+        settled(world, 2 * GI)
+        assert operator.running
 
 
 def settled_with_orphan(world: World) -> None:

@@ -38,6 +38,13 @@ class Api:
             answers = [await session.get(self.server.make_url(f"{path}?limit=500{more}")) for path in paths]
             return [await each.json() for each in answers]
 
+    async def check(self, path: str) -> None:
+        """Ask, and look at the answer as kopf does."""
+        async with aiohttp.ClientSession(response_class=self.lists.response_class()) as session:
+            answer = await session.get(self.server.make_url(path))
+            await answer.json()
+            answer.raise_for_status()
+
 
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
@@ -56,6 +63,25 @@ async def test_an_error_is_no_list(api: Api, status: int, body: dict[str, Any]) 
     api.status, api.body = 200, dict(EMPTY)
     await api.ask(PODS, SHARES, NODES, DEVICES)
     assert api.lists.complete.is_set()
+
+
+@pytest.mark.parametrize("query", ["limit=500", "watch=true"])
+@pytest.mark.parametrize("status", [403, 404, 500, 503, 520])
+async def test_kopf_tries_a_list_and_a_watch_again_after_an_error_that_may_pass(
+    api: Api, status: int, query: str
+) -> None:
+    api.status, api.body = status, {"message": "not now"}
+    with pytest.raises(aiohttp.ClientConnectionError, match=f'{status} .*: {{"message": "not now"}}'):
+        await api.check(f"{PODS}?{query}")
+
+
+@pytest.mark.parametrize(
+    ("status", "query"), [(401, "limit=500"), (429, "watch=true"), (410, "watch=true"), (404, ""), (503, "a=b")]
+)
+async def test_kopf_gets_other_errors_as_they_are(api: Api, status: int, query: str) -> None:
+    api.status, api.body = status, ERROR
+    with pytest.raises(aiohttp.ClientResponseError, match=str(status)):
+        await api.check(f"{PODS}?{query}")
 
 
 async def test_a_list_that_has_expired_begins_again(api: Api) -> None:

@@ -1,0 +1,128 @@
+"""A watch that the API server refuses for a time goes on later. If kopf gives one up, the process ends at once."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+
+from orion.errors import Unavailable
+from orion.operator.reconciler.records import Named
+from orion.operator.reconciler.serving import Reconciler
+from orion.operator.reconciler.settings import ReconcilerSettings
+from orion.shutdown import Shutdown
+from tests.operator.scripted_api import ScriptedApi
+from tests.waiting import DEADLINE, eventually_async
+
+KINDS = {"pods": "Pod", "nodes": "Node", "gpushares": "GPUShare", "gpudevices": "GPUDevice"}
+GROUP = {"name": "orion.gpu", "versions": [{"version": "v1alpha1"}], "preferredVersion": {"version": "v1alpha1"}}
+SHARE = {
+    "metadata": {"namespace": "n", "name": "late", "uid": "u", "resourceVersion": "101", "generation": 1},
+    "spec": {"priority": "be"},
+}
+
+
+class Cluster:
+    """An API server without objects that refuses watches of GPUShares with `refusal`, if it is not 0."""
+
+    def __init__(self) -> None:
+        self.refusal = self.refused = 0
+        self.events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        """ What the watch of GPUShares tells. """
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        plural = request.path.rsplit("/", 1)[1]
+        if plural not in KINDS:
+            return web.json_response(self._discovery(request.path))
+        if "watch" not in request.query:
+            return web.json_response({"metadata": {"resourceVersion": "100"}, "items": []})
+        if self.refusal and plural == "gpushares":
+            self.refused += 1
+            return web.json_response({"kind": "Status", "message": "not now"}, status=self.refusal)
+        return await self._watch(request, self.events if plural == "gpushares" else asyncio.Queue())
+
+    async def _watch(self, request: web.Request, events: asyncio.Queue[dict[str, Any]]) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while (event := await events.get()).get("type") != "END":
+            await response.write(json.dumps(event).encode() + b"\n")
+        return response
+
+    def _discovery(self, path: str) -> dict[str, Any]:
+        if path in ("/api", "/apis"):
+            return {"versions": ["v1"]} if path == "/api" else {"groups": [GROUP]}
+        names = (
+            ("pods", "nodes", "namespaces") if path == "/api/v1" else ("gpushares", "gpushares/status", "gpudevices")
+        )
+        verbs = {"singularName": "", "verbs": ["list", "watch", "patch"]}
+        kinds = [(name, KINDS.get(name, name), name in ("pods", "gpushares")) for name in names]
+        return {"resources": [{"name": name, "kind": kind, "namespaced": ns, **verbs} for name, kind, ns in kinds]}
+
+
+class OnlyTasks:
+    """In place of `Shutdown`, which ends the process of the tests."""
+
+    def begin(self) -> None:
+        pass
+
+    def handle_signals(self) -> None:
+        pass
+
+
+@pytest.fixture
+def cluster(script: ScriptedApi) -> Cluster:
+    made = Cluster()
+    script.answer = made.answer
+    return made
+
+
+@pytest.fixture
+async def reconciler(script: ScriptedApi, cluster: Cluster, tmp_path: Path) -> AsyncIterator[Reconciler]:
+    path = tmp_path / "kubeconfig"
+    user = {"name": "me", "user": {"token": "t"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "me"}}
+    clusters = [{"name": "c", "cluster": {"server": script.url}}]
+    path.write_text(json.dumps({"current-context": "c", "contexts": [context], "clusters": clusters, "users": [user]}))
+    path.chmod(0o600)
+    made = Reconciler(ReconcilerSettings(kubeconfig=path, lease_namespace="n", elect=False, address=""))
+    made._shutdown = cast("Shutdown", OnlyTasks())
+    made._kopf.networking.error_backoffs = (0.01, 0.01)
+    made._kopf.queueing.exit_timeout = 0.1
+    yield made
+    await made._api.close()
+
+
+@pytest.fixture
+async def running(reconciler: Reconciler) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(reconciler._run())
+    await eventually_async(lambda: reconciler._known.is_set() or task.done())
+    assert not task.done(), task.result()
+    yield task
+    task.cancel()
+    await asyncio.wait({task}, timeout=DEADLINE)
+
+
+@pytest.mark.parametrize("status", [403, 404, 500, 503])
+async def test_a_watch_that_was_refused_for_long_goes_on(
+    status: int, reconciler: Reconciler, running: asyncio.Task[None], cluster: Cluster
+) -> None:
+    cluster.refusal = status
+    cluster.events.put_nowait({"type": "END"})
+    await eventually_async(lambda: cluster.refused > 10 or running.done())  # kopf gives up after the third refusal
+    assert not running.done()
+    cluster.refusal = 0
+    cluster.events.put_nowait({"type": "ADDED", "object": SHARE})
+    await eventually_async(lambda: reconciler.state.share(Named("n", "late")) is not None)
+
+
+async def test_the_process_ends_when_kopf_gives_a_watch_up(running: asyncio.Task[None], cluster: Cluster) -> None:
+    error = {"kind": "Status", "code": 500, "message": "etcd has gone"}
+    cluster.events.put_nowait({"type": "ERROR", "object": error})
+    await asyncio.wait({running}, timeout=DEADLINE)
+    assert running.done()
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("watcher")]  # asyncio waits for them
+    with pytest.raises(Unavailable, match=r"the watches have ended: .*etcd has gone"):
+        running.result()
