@@ -89,6 +89,9 @@ class SlotRow(Model):
     share: Annotated[str | None, Field(max_length=253)] = None
     """ The GPUShare of the pod's namespace that the grant comes from; absent: the grant has the defaults. """
 
+    share_uid: Annotated[str | None, Field(max_length=64)] = None
+    """ The uid of that GPUShare. A later GPUShare of the same name has another one. """
+
     generation: Annotated[int | None, Field(ge=0)] = None
     """ The generation of that GPUShare which the agent has applied. """
 

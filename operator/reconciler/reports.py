@@ -68,6 +68,8 @@ class ReportedSlot:
     priority: Priority
     pod: ReportedPod | None
     share: str | None
+    share_uid: str | None
+    """ None: the agent is of an earlier version, or there is no share. """
     generation: int | None
     clients: int
     compute_request: Number | None

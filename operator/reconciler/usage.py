@@ -60,8 +60,13 @@ def usage(pods: Iterable[PodRecord], devices: Iterable[DeviceRecord]) -> Usage:
 
 def without_grant(share: ShareRecord, found: Usage) -> set[str]:
     """Return the pods with a slot that does not have the share's present grant yet, as their node agents report."""
-    rows = (row for _, row in found.slots if (row.share, row.generation) != (share.at.name, share.generation))
-    return {row.pod.name for row in rows if row.pod is not None}
+    return {row.pod.name for _, row in found.slots if row.pod is not None and not _has_grant(row, share)}
+
+
+def _has_grant(row: ReportedSlot, share: ShareRecord) -> bool:
+    """Return whether a slot has the share's present grant. A later share of the same name begins at generation 1."""
+    same = row.share_uid in (None, share.uid)
+    return same and (row.share, row.generation) == (share.at.name, share.generation)
 
 
 def _is_one(pod: ReportedPod | None, uids: Mapping[tuple[str, str], str]) -> bool:

@@ -127,8 +127,8 @@ def test_holders_and_clients_of_a_slot_are_reported() -> None:
     pod = {"namespace": "team", "name": "train-0", "uid": "uid-of-train-0", "container": "main"}
     assert status["time"] == {"reserved": 0.3}
     assert status["heldSlots"] == [
-        {"name": "be-0", "priority": "be", "pod": pod, "share": "nightly", "generation": 7, "memoryLimit": "8Gi",
-         "memoryRequest": "6Gi", "computeRequest": 0.4, "computeLimit": 0.5, "clients": 1}
+        {"name": "be-0", "priority": "be", "pod": pod, "share": "nightly", "shareUid": "u", "generation": 7,
+         "memoryLimit": "8Gi", "memoryRequest": "6Gi", "computeRequest": 0.4, "computeLimit": 0.5, "clients": 1}
     ]  # fmt: skip
     memory = {"total": "141Gi", "used": "9Mi", "reserved": "6Gi", "reserve": "0", "borrowed": "0", "returnable": "0"}
     assert status["memory"] == memory

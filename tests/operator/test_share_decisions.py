@@ -85,6 +85,15 @@ def test_a_share_is_ready_once_the_agents_have_applied_its_present_spec() -> Non
     assert condition(cluster, "Ready") == ("True", "Granted", "all 2 pods have the grant of this share")
 
 
+def test_the_grant_of_an_earlier_share_of_the_same_name_does_not_count() -> None:
+    cluster = reconciled(share(), pod("p"), device(heldSlots=[slot("p") | {"shareUid": "an earlier one"}]))
+    assert condition(cluster, "Ready")[:2] == ("False", "GrantsPending")
+    uid = cluster.objects["GPUShare", "n", "s"]["metadata"]["uid"]
+    cluster.put(device(heldSlots=[slot("p") | {"shareUid": uid}]))
+    Reconciler(cluster, state_of(cluster)).run()
+    assert condition(cluster, "Ready")[:2] == ("True", "Granted")
+
+
 def test_a_share_is_degraded_while_requests_on_its_gpu_are_scaled() -> None:
     def held(other: float) -> Body:
         rows = [slot("p") | {"computeRequest": 0.8}, slot("q", "be-1", share="t") | {"computeRequest": other}]

@@ -163,6 +163,7 @@ def _held(seen: Seen, now: datetime) -> Iterator[SlotRow]:
             pod=_reference(slot.holder),
             shared_with=[reference for each in slot.sharing[:SHARING_MAX] if (reference := _reference(each))] or None,
             share=slot.share,
+            share_uid=slot.share_uid,
             generation=slot.generation,
             memory_limit=_bytes(slot.memory_limit_bytes) if slot.memory_limit_bytes else None,
             memory_request=_bytes(slot.memory_request_bytes) if slot.memory_request_bytes else None,
