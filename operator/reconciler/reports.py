@@ -67,6 +67,8 @@ class ReportedSlot:
     name: str
     priority: Priority
     pod: ReportedPod | None
+    shared_with: tuple[ReportedPod, ...] | None
+    """ Other pods that use the slot: at most `SHARING_MAX`, and there may be more. """
     share: str | None
     share_uid: str | None
     """ None: the agent is of an earlier version, or there is no share. """

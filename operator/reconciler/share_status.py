@@ -40,7 +40,7 @@ def share_status(
     """
     clients = worst_first(found.clients)
     rows = [row for _, row in clients]
-    missing = len(without_grant(record, found).difference(governed.not_admitted))
+    missing = len(without_grant(record, governed.pods, found).difference(governed.not_admitted))
     findings = {
         ConditionType.READY: share_conditions.ready(record, governed, missing, found),
         ConditionType.HOOK_INJECTED: share_conditions.hook_injected(found),

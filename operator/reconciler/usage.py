@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from orion.crds.device_status import SHARING_MAX
 from orion.operator.reconciler.records import DeviceRecord, Named, PodRecord, ShareRecord
 from orion.operator.reconciler.reports import ReportedClient, ReportedPod, ReportedProcess, ReportedSlot
 
@@ -24,6 +25,10 @@ class Usage:
     unmanaged: list[tuple[DeviceRecord, ReportedProcess]] = field(default_factory=list)
     leaving: set[Named] = field(default_factory=set)
     """ The pods on these GPUs that end, whatever share governed them. """
+    sharing: set[str] = field(default_factory=set)
+    """ The names of the pods that use the slot of another pod, by their common claim. """
+    sharing_more: bool = False
+    """ One of these slots is used by so many pods that its row may not name all of them. """
 
     @property
     def processes(self) -> int:
@@ -36,7 +41,9 @@ def named_pods(device: DeviceRecord) -> set[Named]:
     status = device.status
     rows: tuple[ReportedSlot | ReportedClient | ReportedProcess, ...]
     rows = (*(status.held_slots or ()), *(status.clients or ()), *(status.unmanaged or ()))
-    return {Named(row.pod.namespace, row.pod.name) for row in rows if row.pod is not None}
+    sharing = (pod for row in status.held_slots or () for pod in row.shared_with or ())
+    pods = (*(row.pod for row in rows if row.pod is not None), *sharing)
+    return {Named(pod.namespace, pod.name) for pod in pods}
 
 
 def usage(pods: Iterable[PodRecord], devices: Iterable[DeviceRecord]) -> Usage:
@@ -49,6 +56,9 @@ def usage(pods: Iterable[PodRecord], devices: Iterable[DeviceRecord]) -> Usage:
             if _is_one(slot.pod, uids):
                 found.devices[device.name] = device
                 found.slots.append((device, slot))
+            sharing = {each.name for each in slot.shared_with or () if _is_one(each, uids)}
+            found.sharing |= sharing
+            found.sharing_more |= bool(sharing) and len(slot.shared_with or ()) == SHARING_MAX
         for row in status.clients or ():
             if _is_one(row.pod, uids):
                 found.clients.append((device, row))
@@ -58,9 +68,15 @@ def usage(pods: Iterable[PodRecord], devices: Iterable[DeviceRecord]) -> Usage:
     return found
 
 
-def without_grant(share: ShareRecord, found: Usage) -> set[str]:
-    """Return the pods with a slot that does not have the share's present grant yet, as their node agents report."""
-    return {row.pod.name for _, row in found.slots if row.pod is not None and not _has_grant(row, share)}
+def without_grant(share: ShareRecord, pods: Iterable[PodRecord], found: Usage) -> set[str]:
+    """Return the pods that do not have the share's present grant yet, as their node agents report.
+
+    They are those with a slot that does not have it, and running pods of which no agent has reported a slot.
+    """
+    rows = [(row.pod.name, row) for _, row in found.slots if row.pod is not None]
+    running = {pod.at.name for pod in pods if pod.running and not pod.leaving}
+    silent = set() if found.sharing_more else running.difference(found.sharing, (name for name, _ in rows))
+    return silent | {name for name, row in rows if not _has_grant(row, share)}
 
 
 def _has_grant(row: ReportedSlot, share: ShareRecord) -> bool:

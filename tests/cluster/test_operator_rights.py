@@ -78,7 +78,11 @@ def _use_all_rights(world: World, core: client.CoreV1Api) -> None:
     core.patch_node_status("node", {"status": {"allocatable": {"orion.gpu/hp": "1", "orion.gpu/be": "8"}}})
     slots = {"hp": {"total": 1}, "be": {"total": 8}}
     unmanaged = [{"processId": 9, "pod": world.reference("strict")}]
-    world.fake_agent_reports(GPU, node="node", slots=slots, unmanaged=unmanaged, unmanagedProcessCount=1)
+    place = {"name": "be-0", "priority": "be", "pod": world.reference("mild")}
+    held = [{**place, "share": "mild", "generation": 1}]
+    world.fake_agent_reports(
+        GPU, node="node", slots=slots, heldSlots=held, unmanaged=unmanaged, unmanagedProcessCount=1
+    )
     eventually(lambda: world.read_pod("strict").metadata.deletion_timestamp)
     eventually(lambda: world.grant("mild", "node").get("shareGeneration") == 1)
     eventually(lambda: world.condition("mild", "Ready") == ("True", "Granted"))

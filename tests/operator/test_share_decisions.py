@@ -3,7 +3,10 @@
 import re
 from typing import Any
 
+import pytest
+
 from orion.api_server.events import short_note
+from orion.crds.device_status import SHARING_MAX
 from orion.operator.reconciler.decisions import decide
 from orion.operator.reconciler.writes import PostEvent, Remember
 from tests.operator.fake_cluster import NOW, Body, FakeCluster, Reconciler, state_of, take
@@ -94,6 +97,25 @@ def test_the_grant_of_an_earlier_share_of_the_same_name_does_not_count() -> None
     assert condition(cluster, "Ready")[:2] == ("True", "Granted")
 
 
+def test_a_running_pod_of_which_no_agent_has_reported_anything_does_not_have_its_grant() -> None:
+    cluster = reconciled(share(), pod("p"), pod("q"), pod("waits", running=False), device(heldSlots=[slot("p")]))
+    assert condition(cluster, "Ready")[:2] == ("False", "GrantsPending")
+    assert status(cluster)["pods"]["granted"] == 2
+    cluster.put(pod("q", deletionTimestamp="2026-01-01T00:00:00Z"))  # its slot may be free before the pod is gone
+    Reconciler(cluster, state_of(cluster)).run()
+    assert condition(cluster, "Ready")[:2] == ("True", "Granted")
+
+
+@pytest.mark.parametrize(("share_of_holder", "sharers"), [("s", 1), ("other", 1), ("s", SHARING_MAX)])
+def test_a_pod_that_shares_a_claim_is_reported_with_the_slot_of_another_pod(share_of_holder: str, sharers: int) -> None:
+    """A row names 16 of the pods that share it, so then it may stand for more."""
+    others = [{"namespace": "n", "name": f"q{number}"} for number in range(sharers)]
+    held = slot("p", share=share_of_holder) | {"sharedWith": others}
+    pods = [pod(f"q{number}") for number in range(sharers + (sharers == SHARING_MAX))]
+    cluster = reconciled(share(), share("other"), pod("p", app=share_of_holder), *pods, device(heldSlots=[held]))
+    assert condition(cluster, "Ready")[:2] == ("True", "Granted")
+
+
 def test_a_share_is_degraded_while_requests_on_its_gpu_are_scaled() -> None:
     def held(other: float) -> Body:
         rows = [slot("p") | {"computeRequest": 0.8}, slot("q", "be-1", share="t") | {"computeRequest": other}]
@@ -176,7 +198,7 @@ def test_a_slowdown_over_the_limit_is_reported_and_does_not_flicker() -> None:
 
 
 def test_the_same_message_after_another_state_is_a_new_event() -> None:
-    cluster = reconciled(share(priority="hp"), pod("p"))
+    cluster = reconciled(share(priority="hp"), pod("p"), device(heldSlots=[slot("p", "hp-0")]))
     first = set(cluster.events)
     cluster.put(pod("p", priority="hp"))
     Reconciler(cluster, state_of(cluster)).run()

@@ -3,7 +3,19 @@
 from typing import Any
 
 from tests.operator.fake_cluster import Body, FakeCluster, Reconciler, forget, state_of
-from tests.operator.share_objects import NODE, condition, events, grant_of, pinned, pod, reconciled, share, status
+from tests.operator.share_objects import (
+    NODE,
+    condition,
+    device,
+    events,
+    grant_of,
+    pinned,
+    pod,
+    reconciled,
+    share,
+    slot,
+    status,
+)
 
 
 def test_a_pod_without_a_share_gets_the_defaults() -> None:
@@ -29,7 +41,8 @@ def test_shares_beyond_the_bound_do_not_govern_until_older_ones_go() -> None:
 
     pods = [pod("p", app="new"), pod("q", app="other")]
     pods[1]["metadata"]["annotations"]["orion/share"] = "new"
-    cluster = FakeCluster([NODE, aged("old", 1), aged("new", 2, memory={"limit": "1Gi"}), *pods])
+    gpu = device(heldSlots=[slot("p", share="new"), slot("q", "be-1", share="new")])
+    cluster = FakeCluster([NODE, aged("old", 1), aged("new", 2, memory={"limit": "1Gi"}), *pods, gpu])
     state = state_of(cluster, most=1)
     Reconciler(cluster, state).run()
     holds, reason, message = condition(cluster, "Ready", "new")

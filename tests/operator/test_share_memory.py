@@ -131,6 +131,7 @@ def test_a_share_whose_pods_reserve_more_memory_than_their_gpu_has_is_not_ready(
     )
     assert ("s", "ReadyMemoryOverReserved") in events(cluster)
     cluster.put(device(0, heldSlots=[slot("p1")], memory=memory | {"reserved": "60Gi"}))
+    cluster.put(device(2, heldSlots=[slot("p2")], memory=memory | {"reserved": "60Gi"}))
     Reconciler(cluster, state_of(cluster)).run()
     assert condition(cluster, "Ready")[:2] == ("True", "Granted")
 
