@@ -150,6 +150,11 @@ class ClusterView:
         made = {"metadata": metadata, "spec": of_pod}
         self.core.create_namespaced_pod(self.namespace, made)
 
+    def share_uid(self, name: str) -> str:
+        """Return the uid of a GPUShare."""
+        found = self._objects.get_namespaced_custom_object(GROUP, VERSION, self.namespace, "gpushares", name)
+        return str(found["metadata"]["uid"])
+
     def change_share(self, name: str, **spec: Any) -> None:
         """Change a GPUShare's spec."""
         arguments = (GROUP, VERSION, self.namespace, "gpushares", name, {"spec": spec})

@@ -79,6 +79,7 @@ def test_a_gpudevice_lists_the_held_slots_and_the_clients_of_its_gpu(node: Agent
     reference = {"namespace": view.namespace, "name": "train", "container": "main"}
     assert slot["pod"] | reference == slot["pod"]
     assert (slot["name"], slot["share"], slot["generation"]) == ("be-3", "train", 1)
+    assert slot["shareUid"] == view.share_uid("train")
     assert (slot["memoryLimit"], slot["computeRequest"]) == ("512Mi", 0.4)
     (row,) = status["clients"]
     assert (row["processId"], row["slot"], row["priority"], row["pod"]) == (worker.pid, "be-3", "be", slot["pod"])
