@@ -134,13 +134,18 @@ def test_a_second_preload_ahead_of_the_hook(programs: Programs, wraps: bool) -> 
     assert (rows["look-ups"][0] == "seen") == wraps
 
 
+@pytest.mark.parametrize("runtime", ["static", "shared"])
 @pytest.mark.parametrize("sanitizer", ["address", "thread", "undefined"])
-def test_a_program_under_a_sanitizer(programs: Programs, sanitizer: str) -> None:
-    """The sanitizer's runtime calls dlsym for the functions that it intercepts before it is ready to run."""
+def test_a_program_under_a_sanitizer(programs: Programs, sanitizer: str, runtime: str) -> None:
+    """The sanitizer's runtime calls dlsym for the functions that it intercepts before it is ready to run.
+
+    A shared runtime of the address sanitizer, gcc's default, ends a program in which another library comes first.
+    """
     source = HOOK / "test" / "client_interposition.c"
     static = {"address": "-static-libasan", "thread": "-static-libtsan", "undefined": "-static-libubsan"}[sanitizer]
-    program = programs.folder / sanitizer
-    compile_c(program, f"-fsanitize={sanitizer}", static, source, programs.folder / "libcuda.so.1")
+    program = programs.folder / f"{sanitizer}-{runtime}"
+    flags = [f"-fsanitize={sanitizer}", *([static] if runtime == "static" else [])]
+    compile_c(program, *flags, source, programs.folder / "libcuda.so.1")
     # setarch switches off randomised addresses: the thread sanitizer's shadow memory conflicts with some of them.
     rows = programs.run(Path("/usr/bin/setarch"), "-R", program, preload=str(programs.hook["-O2"]))
     assert rows["linked"] == rows["handle"] == rows["procedure"] == ("liborion_hook.so", "cuLaunchKernel")

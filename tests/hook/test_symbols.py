@@ -21,7 +21,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from orion.hook import cuda_header, declared, release
 
-OWN = {"dlsym", "dlvsym", "dlopen", "ioctl", "orion_hook_version"}
+OWN = {"dlsym", "dlvsym", "dlopen", "ioctl", "orion_hook_version", "__asan_default_options"}
 # Threads as clients: hook/include/orion/inprocess.h.
 OWN |= {"orion_start_scheduler", "orion_stop_scheduler", "orion_set_client_idx", "orion_set_client_role"}
 OWN |= {"orion_set_policy", "orion_client_stream", "orion_client_figures", "orion_scheduler_error"}
