@@ -16,7 +16,7 @@
 static struct orion_busy_page pages[ORION_GPU_CLIENTS_MAX];
 static struct orion_policy_page policy;
 static struct orion_grant_page grant;
-static struct orion_gpu gpu = {.policy = &policy, .grant = &grant, .neighbours = pages};
+static struct orion_gpu gpu = {.policy = &policy, .grant = &grant, .neighbours = pages, .page_step = ORION_PAGE_SIZE};
 
 static void set_hp(uint32_t client_index, uint32_t state, uint64_t busy_since_ns)
 {

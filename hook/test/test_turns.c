@@ -19,7 +19,8 @@ static struct orion_busy_page pages[ORION_GPU_CLIENTS_MAX];
 static struct orion_policy_page policy;
 static struct orion_grant_page page;
 static struct orion_record_page record;
-static struct orion_gpu gpu = {.policy = &policy, .grant = &page, .neighbours = pages, .record = &record, .client = 1};
+static struct orion_gpu gpu =
+    {.policy = &policy, .grant = &page, .neighbours = pages, .page_step = ORION_PAGE_SIZE, .record = &record, .client = 1};
 static struct orion_grant *const grant = &page.copy[0];
 
 static void plan(uint64_t turn_begin, uint64_t turn_end, uint64_t begin, uint64_t end, uint64_t cycle, uint64_t until)

@@ -12,7 +12,7 @@
 static struct orion_busy_page pages[ORION_GPU_CLIENTS_MAX];
 static struct orion_policy_page policy;
 static struct orion_grant_page grant;
-static struct orion_gpu gpu = {.policy = &policy, .grant = &grant, .neighbours = pages};
+static struct orion_gpu gpu = {.policy = &policy, .grant = &grant, .neighbours = pages, .page_step = ORION_PAGE_SIZE};
 
 static uint64_t narrowed(uint64_t share_ns, uint32_t hp_clients, uint64_t typical_ns)
 {

@@ -8,6 +8,7 @@ receives without room for it, and what lies unread in a socket that it closes.
 import array
 import asyncio
 import contextlib
+import mmap
 import os
 import socket
 import threading
@@ -101,7 +102,7 @@ def _is_page(descriptor: int) -> bool:
     A file of a file system in memory, which may be the tenant's own and end with it, cannot have these seals.
     """
     sealed = (descriptors.seals(descriptor) or 0) & descriptors.SEALS_OF_SIZE == descriptors.SEALS_OF_SIZE
-    return sealed and os.fstat(descriptor).st_blocks * _BLOCK <= layout.PAGE_SIZE
+    return sealed and os.fstat(descriptor).st_blocks * _BLOCK <= max(layout.PAGE_SIZE, mmap.PAGESIZE)
 
 
 def _may_have_unread(sock: socket.socket) -> bool:

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import fcntl
+import mmap
 import os
 import signal
 import socket
@@ -16,7 +18,7 @@ from orion.node_agent.api.client import AgentClient
 from orion.node_agent.clients.entrance import Entrance
 from orion.node_agent.clients.notices import Notices
 from orion.node_agent.clients.rights import Closer
-from orion.node_agent.pages.descriptors import new_page
+from orion.node_agent.pages.descriptors import SEALS_OF_SIZE, new_page
 from orion.node_agent.slots.slot import NOTICES
 from tests.node_agent.conftest import GPU, AgentProcess, eventually
 from tests.node_agent.protocol_client import ProtocolClient, connect, head, hello, send_with_fds
@@ -247,3 +249,14 @@ async def test_only_pages_are_closed_at_once() -> None:
     closer.close([large])
     assert closer.busy
     await asyncio.wait_for(idle.wait(), DEADLINE)
+
+
+async def test_a_page_of_a_kernel_with_large_pages_is_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There a file of one byte has 128 blocks of 512 bytes."""
+    monkeypatch.setattr(mmap, "PAGESIZE", 1 << 16)
+    closer = Closer(lambda: None)
+    page = os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.posix_fallocate(page, 0, mmap.PAGESIZE)
+    fcntl.fcntl(page, fcntl.F_ADD_SEALS, SEALS_OF_SIZE)
+    closer.close([page])
+    assert not closer.busy

@@ -1,6 +1,7 @@
 /* The shared pages: the interface between the hook and the node agent.
  *
- * Every page is a sealed 4 KiB memfd. One process writes it, and no other process ever does:
+ * Every page is a sealed memfd of 4 KiB, also where the kernel's own pages are larger. One process writes it, and no other
+ * process ever does:
  *
  *   policy  one for each GPU     written by the agent    read by all clients of the GPU
  *   grant   one for each slot    written by the agent    read by the clients of the slot

@@ -20,7 +20,7 @@
 /* The client index of the hp client. */
 static uint32_t index_of(const struct orion_gpu *gpu, const struct orion_busy_page *page)
 {
-    return (uint32_t)(page - gpu->neighbours);
+    return (uint32_t)(((uintptr_t)page - (uintptr_t)gpu->neighbours) >> __builtin_ctzl(gpu->page_step));
 }
 
 static bool is_dead(const struct orion_busy_page *page)

@@ -17,17 +17,18 @@
 #define AWAIT_LIMIT_NS (1500 * ORION_MILLISECOND)
 #define AWAIT_KNOWN_LIMIT_NS (5 * ORION_SECOND)
 
-static void *page_at(struct orion_gpu *gpu, size_t index) { return (uint8_t *)(uintptr_t)gpu->policy + index * ORION_PAGE_SIZE; }
+static void *page_at(struct orion_gpu *gpu, size_t index) { return (uint8_t *)(uintptr_t)gpu->policy + index * gpu->page_step; }
 
 static int reserve(struct orion_gpu *gpu)
 {
-    size_t bytes = (OWN_PAGES + ORION_GPU_CLIENTS_MAX) * (size_t)ORION_PAGE_SIZE;
+    size_t step = orion_page_step(), bytes = (OWN_PAGES + ORION_GPU_CLIENTS_MAX) * step;
     void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pages == MAP_FAILED) return -1;
     if (madvise(pages, bytes, MADV_DONTFORK) != 0) {
         munmap(pages, bytes);
         return -1;
     }
+    gpu->page_step = step;
     gpu->policy = pages;
     gpu->grant = page_at(gpu, 1);
     gpu->busy = page_at(gpu, 2);

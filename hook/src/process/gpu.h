@@ -49,7 +49,8 @@ struct orion_gpu {
     const struct orion_grant_page *grant;
     struct orion_busy_page *busy;
     struct orion_record_page *record;
-    const struct orion_busy_page *neighbours; /* [ORION_GPU_CLIENTS_MAX], by client index */
+    const struct orion_busy_page *neighbours; /* [ORION_GPU_CLIENTS_MAX], by client index; see orion_gpu_neighbour */
+    size_t page_step;                         /* bytes from one page to the next: orion_page_step */
 
     /* The page of this client's job, and the client's index in it. NULL: the job has no page. The first page stays. */
     struct orion_job_page *_Atomic job;
@@ -130,7 +131,8 @@ static inline uint32_t orion_gpu_neighbours(const struct orion_gpu *gpu)
 }
 static inline const struct orion_busy_page *orion_gpu_neighbour(const struct orion_gpu *gpu, uint32_t i)
 {
-    return &gpu->neighbours[atomic_load_explicit(&gpu->hp_client_index[i], memory_order_relaxed) % ORION_GPU_CLIENTS_MAX];
+    size_t index = atomic_load_explicit(&gpu->hp_client_index[i], memory_order_relaxed) % ORION_GPU_CLIENTS_MAX;
+    return (const struct orion_busy_page *)((uintptr_t)gpu->neighbours + index * gpu->page_step);
 }
 
 /* These functions replace pages; only the GPU's thread may call them. All return 0, or -1 on failure. */

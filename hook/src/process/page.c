@@ -28,6 +28,12 @@ bool orion_page_is(int fd, uint32_t kind, const char *gpu)
     return orion_page_has_kind(fd, kind, &header) && memcmp(header.gpu, gpu, sizeof header.gpu) == 0;
 }
 
+size_t orion_page_step(void)
+{
+    long step = sysconf(_SC_PAGESIZE);
+    return step > (long)ORION_PAGE_SIZE ? (size_t)step : ORION_PAGE_SIZE;
+}
+
 int orion_page_map_over(void *address, int fd, bool writable)
 {
     int flags = MAP_FIXED | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED);

@@ -52,6 +52,7 @@ static struct orion_gpu *make(struct orion_process *process, uint32_t client)
     gpu->busy = &pages->busy[client];
     gpu->record = &pages->record[client];
     gpu->neighbours = pages->busy;
+    gpu->page_step = sizeof *pages->busy;
     atomic_store(&orion_be(gpu)->valve.refused, 1);
     atomic_store(&gpu->sharing, ORION_SHARING_TOGETHER);
     atomic_store(&gpu->join, ORION_JOIN_MANAGED);
