@@ -308,6 +308,7 @@ _BODIES = {
 }
 
 
+_PATCHED = re.compile(r"cuMem[A-Z]")  # hook/src/interposition/patchable.h; not cuMemcpy and cuMemset
 _PRESENT = {"submit", "synchronise"}
 """ Classes whose calls the driver does not stop while the process is away; of `submit` only a thread's first use. """
 
@@ -327,5 +328,6 @@ def wrapper(function: Function, declaration: Declaration) -> str:
     if declaration.kind in _PRESENT or "present" in declaration.words:
         body = [line.replace(real(function), f"PRESENT({real(function)})") for line in body]
     lines = "\n".join(f"    {line}" for line in body)
-    opening = f"INTERPOSED({function.name}, ({parameters}))\n{{\n    REAL({function.name});\n"
+    macro = "PATCHABLE" if _PATCHED.match(function.name) else "INTERPOSED"
+    opening = f"{macro}({function.name}, ({parameters}))\n{{\n    REAL({function.name});\n"
     return f"{own_streams.declared_ahead(function, declaration)}{opening}{lines}\n}}\n"

@@ -25,6 +25,10 @@ OWN = {"dlsym", "dlvsym", "dlopen", "ioctl", "orion_hook_version", "__asan_defau
 # Threads as clients: hook/include/orion/inprocess.h.
 OWN |= {"orion_start_scheduler", "orion_stop_scheduler", "orion_set_client_idx", "orion_set_client_role"}
 OWN |= {"orion_set_policy", "orion_client_stream", "orion_client_figures", "orion_scheduler_error"}
+PATCHED_BY_UCX = ["cuMemAlloc_v2", "cuMemAllocManaged", "cuMemAllocPitch_v2"]
+PATCHED_BY_UCX += ["cuMemAllocAsync", "cuMemAllocAsync_ptsz", "cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync_ptsz"]
+PATCHED_BY_UCX += ["cuMemFree_v2", "cuMemFreeAsync", "cuMemFreeAsync_ptsz", "cuMemMap", "cuMemUnmap"]
+SUBTRACT_NOTHING = bytes.fromhex("4881ec00000000")  # sub $0, %rsp
 # The list omits glibc's dynamic linker, because a process under musl does not have it.
 LIBRARIES = {"libc.so.6", "libdl.so.2", "libpthread.so.0"}
 
@@ -36,19 +40,23 @@ def _sources() -> Iterator[Path]:
     yield hook / "release.py"
 
 
-@pytest.fixture(scope="module", params=release.ARCHITECTURES)
-def library(request: pytest.FixtureRequest) -> Path:
-    """The release build of the present sources."""
+def _release(architecture: str) -> Path:
     state = hashlib.sha256(b"".join(path.read_bytes() for path in _sources())).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "orion"
-    output = cache / f"release-{request.param}-{state}" / "liborion_hook.so"
+    output = cache / f"release-{architecture}-{state}" / "liborion_hook.so"
     cache.mkdir(parents=True, exist_ok=True)
     with open(cache / "release.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not output.exists():
-            print(f"linking the hook for {request.param} against glibc {release.GLIBC}, into {output}")
-            release.build(output, request.param)
+            print(f"linking the hook for {architecture} against glibc {release.GLIBC}, into {output}")
+            release.build(output, architecture)
     return output
+
+
+@pytest.fixture(scope="module", params=release.ARCHITECTURES)
+def library(request: pytest.FixtureRequest) -> Path:
+    """The release build of the present sources."""
+    return _release(str(request.param))
 
 
 def _needed(library: Path) -> list[str]:
@@ -103,6 +111,38 @@ def test_asks_musl_for_nothing_that_it_lacks(library: Path) -> None:
     assert {"dlopen", "dl_iterate_phdr"} <= musl
     assert "dlvsym" not in musl
     assert _symbols(library, defined=False, binding=("STB_GLOBAL",)) <= musl
+
+
+def _beginning(library: Path, name: str, size: int) -> bytes:
+    with library.open("rb") as file:
+        elf = ELFFile(file)
+        table = elf.get_section_by_name(".dynsym")
+        assert isinstance(table, SymbolTableSection)
+        symbols = table.get_symbol_by_name(name)
+        assert symbols is not None, name
+        address = symbols[0].entry["st_value"]
+        section = next(
+            s for s in elf.iter_sections() if s["sh_addr"] <= address < s["sh_addr"] + s["sh_size"] and s["sh_addr"]
+        )
+        offset = address - section["sh_addr"]
+        return bytes(section.data()[offset : offset + size])
+
+
+@pytest.fixture(params=["release", "local"])
+def x86_library(request: pytest.FixtureRequest) -> Path:
+    """The library of a release (zig's compiler), and that of a local build."""
+    if request.param == "local":
+        if os.uname().machine != "x86_64":
+            pytest.skip("a local build is for this machine")
+        build: Path = request.getfixturevalue("c_build")
+        return build / "liborion_hook.so"
+    return _release("x86_64")
+
+
+@pytest.mark.parametrize("name", PATCHED_BY_UCX)
+def test_ucx_can_overwrite_the_first_bytes(x86_library: Path, name: str) -> None:
+    """UCX 1.22 calls on only through instructions that it understands: hook/src/interposition/patchable.h."""
+    assert _beginning(x86_library, name, 14) == SUBTRACT_NOTHING * 2
 
 
 def test_keeps_its_thread_locals_without_a_function(library: Path) -> None:

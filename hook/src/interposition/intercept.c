@@ -6,7 +6,7 @@
  * functions (lookup.c).
  *
  * Each of these functions is static and has an exported alias. So the table contains the hook's own addresses, even if
- * a library that is preloaded before the hook defines a function of the same name. */
+ * a library that is preloaded before the hook defines a function of the same name. Those for memory begin as patchable.h says. */
 #define __CUDA_API_VERSION_INTERNAL /* makes cuda.h declare every ABI variant under the name that the driver exports */
 #include "interposition/intercept.h"
 
@@ -24,6 +24,7 @@
 #include "core/lifetimes.h"
 #include "generated/driver.h"
 #include "interposition/launched.h"
+#include "interposition/patchable.h"
 #include "interposition/lookup.h"
 #include "interposition/resolve.h"
 #include "learning/extent.h"
