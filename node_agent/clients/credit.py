@@ -194,6 +194,8 @@ class Credit:
             if client.before_lowering[1] < self._asked_ns:
                 client.before_lowering = 0, 0
             if not listed and (client in self._away or is_away(client)):
+                if client.last_uncounted_mib is None:  # nobody has seen what the driver holds for it
+                    client.uncounted_mib = max(client.uncounted_mib, self._contexts.expected_mib)
                 continue
             now = max(0, listed - said)
             before, client.last_uncounted_mib = None if client in waited else client.last_uncounted_mib, now

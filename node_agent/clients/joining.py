@@ -41,7 +41,7 @@ class Joining:
         save: writes the state file; called before the agent sends a client its index.
         on_change: called when clients joined or left.
         on_turn: called with a be slot and a `join.TurnWish` of one of its clients.
-        on_room: answers an hp client that found no room on the GPU for so many bytes.
+        on_room: answers a client that found no room on the GPU for so many bytes, or asks first.
     """
 
     def __init__(

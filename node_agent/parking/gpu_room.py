@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.former_clients import living
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.parking.member import held
 from orion.node_agent.parking.present import Present
@@ -51,7 +52,7 @@ class GpuRoom:
         self._restored = 0
         self._hp_held = self._most = 0
         self.free_for_hp: int | None = None
-        """ What was free at the last decision, less what those who come back have yet to take. """
+        """ What was free at the last decision, less what hp has taken since and those who come back will take. """
         self.free_for_tenants: int | None = None
         """ The same less what is kept for hp. """
         self.returning = 0
@@ -127,9 +128,10 @@ class GpuRoom:
     @property
     def unseen(self) -> int:
         """What an earlier agent may have let tenants back into of which this one does not know yet, in bytes."""
-        awaited = {each.slot for each in self._shared_gpu.awaited.values()}
+        found = self._shared_gpu.awaited.values()
+        awaited = {each.slot for each in found if each.process_id == 0 or living(each) is not None}
         awaited |= {each.slot.name for each in self._shared_gpu.clients.values() if each.awaits_driver}
-        away = (self._shared_gpu.slots[name].parking for name in awaited)
+        away = (slot.parking for name, slot in self._shared_gpu.slots.items() if name in awaited)
         return sum(each.left_bytes for each in away if not each.is_asked)
 
     @property
@@ -195,7 +197,7 @@ class GpuRoom:
         """
         self.free_for_hp = None if seen.free is None else seen.free - coming - seen.grown
         kept = seen.reserve + seen.promised + seen.kept + seen.wished
-        self.free_for_tenants = None if seen.free is None else seen.free - coming - kept
+        self.free_for_tenants = None if self.free_for_hp is None else self.free_for_hp - kept
         if self._answer[1] >= asked:
             self.wishes.decided = self.cramped.decided = asked
         if hopeless:

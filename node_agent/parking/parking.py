@@ -89,7 +89,7 @@ class Parking:
         """ When each GPU needs a decision if nothing is new. """
 
     def begin(self, uuid: str) -> None:
-        """Let hp ask for room if tenants of an earlier agent may be coming back. Call it before clients return."""
+        """Let all ask for room if tenants of an earlier agent may be coming back. Call it before clients return."""
         room = GpuRoom(self._gpus[uuid].shared_gpu, self._settings)
         if room.unseen:
             self._cards[uuid] = room

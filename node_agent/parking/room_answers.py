@@ -1,8 +1,8 @@
 """Answers a client whose allocation found no room on its GPU, although the client's credit suffices.
 
 A client asks also before an allocation while others come back, so that it takes none of their room. One of a be slot
-that does not park asks only then. It cannot leave to wait for its turn, so nothing is kept free for it beyond what the
-slot is sure of: it waits until the others are back, and then takes what it finds.
+that does not park asks only then. It gets what the slot is sure of and what is free beside the others. It cannot leave
+to wait for its turn, so no more is made free for it: it waits until the others are back, and then takes what it finds.
 """
 
 import time
@@ -41,20 +41,31 @@ def answer(client: Client, size: int, room: GpuRoom, tenants: Collection[Present
     may_wait = client.slot.grant.memory_wait_ns if is_hp else parks or room.returning
     if not may_wait or not room.is_granted(client, size):
         return CreditAnswer.NO, Wait.AS_USUAL
+    now = time.monotonic()
     if not is_hp and not parks:
-        returns = any(each.known.place is Place.RETURNING for each in tenants)
-        waits = returns and not _is_sure(client.slot, size, tenants)
-        return CreditAnswer.LATER if waits else CreditAnswer.YES, Wait.AS_USUAL
+        fits = _fits_beside_returns(client, size, room, tenants, now)
+        return CreditAnswer.YES if fits else CreditAnswer.LATER, Wait.AS_USUAL
     if not is_hp and any(each.known.place is not Place.HERE and client.slot in each.slots for each in tenants):
         return CreditAnswer.LATER, Wait.AS_USUAL
     wishes, free = (room.wishes, room.free_for_hp) if is_hp else (room.cramped, room.free_for_tenants)
-    now = time.monotonic()
-    wish, is_new = wishes.note(client, size, now)
+    wish, is_new = wishes.note(client, size, now, may_be_first=bool(room.returning))
     wait = (Wait.NOT_AT_ALL if is_hp else Wait.SHORTLY) if is_new else Wait.AS_USUAL
     return wishes.answer(wish, free, now), wait
+
+
+def _fits_beside_returns(client: Client, size: int, room: GpuRoom, tenants: Collection[Present], now: float) -> bool:
+    """Return whether a client of a slot that does not park may have an allocation while others come back."""
+    returns = room.unseen or any(each.known.place is Place.RETURNING for each in tenants)
+    if not returns or _is_sure(client.slot, size, tenants):
+        return True
+    free = room.free_for_tenants
+    if free is None or free - room.cramped.kept() < size:
+        return False
+    room.cramped.give(client, size, now)
+    return True
 
 
 def _is_sure(slot: Slot, size: int, tenants: Iterable[Present]) -> bool:
     """Return whether the slot is sure of an allocation, which counts as held already."""
     held = (member.held for each in tenants for member in each.members if member.slot is slot)
-    return max(size, *held) <= slot.memory_sharing.request_bytes
+    return max([size, *held]) <= slot.memory_sharing.request_bytes

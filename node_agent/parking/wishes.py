@@ -54,11 +54,19 @@ class RoomWishes:
         self.decided = 0.0
         """ When the driver was asked before the last decision. """
 
-    def note(self, client: Client, size: int, now: float) -> tuple[Wish, bool]:
-        """Note what a client asks for; return its wish, and whether it is new."""
+    def note(self, client: Client, size: int, now: float, may_be_first: bool = False) -> tuple[Wish, bool]:
+        """Note what a client asks for; return its wish, and whether it is new.
+
+        Args:
+            client: that asks.
+            size: of the allocation, in bytes.
+            now: in seconds.
+            may_be_first: it may ask before its allocation, so the driver need not have refused what it was given.
+        """
         self.forget(now)
         wish, held = self._wish(client, size), client.record.memory_mib
-        if wish is None or wish.is_refused or (wish.given and held > wish.held_mib):  # it is about another allocation
+        is_taken = wish is not None and wish.given and (may_be_first or held > wish.held_mib)
+        if wish is None or wish.is_refused or is_taken:  # it is about another allocation
             wish = self._wishes[client, False] = Wish(size, held, now, now)
             return wish, True
         wish.asked = now
@@ -70,6 +78,10 @@ class RoomWishes:
             wish.size = size
             return wish, True
         return wish, False
+
+    def give(self, client: Client, size: int, now: float) -> None:
+        """Note that a client which does not wait has been given room, so that nobody else is given the same."""
+        self._wishes[client, False] = Wish(size, client.record.memory_mib, now, now, given=True, given_at=now)
 
     def _wish(self, client: Client, size: int) -> Wish | None:
         """Return the wish that one for so much is part of; None: it is a new one."""

@@ -50,7 +50,7 @@ class ServedGpu:
         save: writes the state file.
         changed: called when clients joined or left.
         lengths: of turns.
-        room: answers an hp client that found no room on the GPU for so many bytes.
+        room: answers a client that found no room on the GPU for so many bytes, or asks first.
     """
 
     def __init__(

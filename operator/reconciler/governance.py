@@ -35,8 +35,8 @@ class How(Enum):
     DEFAULTS = auto()
     """ No share claims the pod: it gets a grant without limits. """
     KEPT = auto()
-    """ There is a problem, which `reason` and `message` describe: the pod keeps the grant that its agent has, or gets
-    the defaults if the agent has none. """
+    """ There is a problem, which `reason` and `message` describe: the pod keeps the grant that its agent has. If the
+    agent has none, a pod that the webhook gave a share does not start, and any other gets the defaults. """
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,8 @@ def test_a_pod_whose_share_was_deleted_before_it_had_a_grant_does_not_start_with
         return ""
 
     sentence = eventually(refusal, "the pod is known")
-    assert "pod default/a has no grant: GPUShare s was deleted" in sentence
-    assert "Create the GPUShare again" in sentence
+    assert "pod default/a may not start without a grant, and had none on this node: GPUShare s was" in sentence
+    assert "create it again" in sentence
     assert node.run("a", "be-0", grant(memoryLimitBytes=MIB)).slot.memory_limit_bytes == MIB
     node.pods.put("a", kept="GPUShare s was deleted: the pod keeps the last grant of that share")
     assert node.prepare("be-0").slot.memory_limit_bytes == MIB  # its container was restarted

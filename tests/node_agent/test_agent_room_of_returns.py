@@ -37,7 +37,9 @@ def test_a_tenant_that_parks_gets_what_fits_beside_a_return_and_else_waits_for_i
     tenant.reaches(ParkingState.RUNNING)
 
 
-def test_a_slot_that_does_not_park_waits_for_the_end_of_a_return_beyond_what_it_is_sure_of(cards: Cards) -> None:
+def test_a_slot_that_does_not_park_gets_what_it_is_sure_of_or_fits_and_else_waits_for_the_end_of_a_return(
+    cards: Cards,
+) -> None:
     other = cards.be("be-1", 100)
     with cards.administrator() as administrator:
         administrator.set_grant(GPU, "be-1", memory_parks=False, memory_request_bytes=GIB)
@@ -46,10 +48,12 @@ def test_a_slot_that_does_not_park_waits_for_the_end_of_a_return_beyond_what_it_
     other.says(600)
     assert ask_for_room(other, 500 * MIB) is CreditAnswer.YES
     other.says(1100)
-    assert ask_for_room(other, 500 * MIB) is CreditAnswer.LATER
+    assert ask_for_room(other, 500 * MIB) is CreditAnswer.YES
+    other.says(4100)
+    assert ask_for_room(other, 4000 * MIB) is CreditAnswer.LATER
     tenant.stops_before = None
     tenant.reaches(ParkingState.RUNNING)
-    wait_for_room(other, 500 * MIB)
+    wait_for_room(other, 4000 * MIB)
     eventually(lambda: returning_mib(other) == 0)
 
 

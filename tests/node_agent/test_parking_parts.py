@@ -93,6 +93,24 @@ def test_a_wish_that_nobody_can_fulfil_harms_no_smaller_one_of_another_thread_of
     assert not wishes.lacking()
 
 
+def test_who_asks_before_each_allocation_needs_no_more_each_time() -> None:
+    wishes, be = RoomWishes(), client()
+    for number in range(5):
+        now = 10.0 + number / 100
+        wish, _ = wishes.note(be, GIB, now, may_be_first=True)
+        wishes.decided = now
+        assert wishes.answer(wish, GIB, now) is CreditAnswer.YES
+        assert wish.needed == GIB
+
+
+def test_what_is_given_to_who_does_not_wait_is_given_to_nobody_else() -> None:
+    wishes = RoomWishes()
+    wishes.give(client(), GIB, 10.0)
+    assert (wishes.kept(), wishes.wished) == (GIB, 0)
+    wishes.forget(11.1)
+    assert wishes.kept() == 0
+
+
 def test_what_a_client_has_been_given_is_not_kept_for_long() -> None:
     wishes, hp = RoomWishes(), client(1024)  # it says before an allocation that it holds the memory
     wish, _ = wishes.note(hp, GIB, 10.0)

@@ -29,9 +29,9 @@
  * back the rest of its slot's turn, or asks for a turn.
  *
  * A client whose credit of memory does not suffice opens a second connection and sends MEMORY; the agent answers
- * CREDIT after it has written the client's credit into the grant page, and closes that connection. An hp client that has
- * the credit, but finds no room on the GPU, sends ROOM in the same way: YES means that the room is free now, LATER that others
- * are leaving, NO that nobody will.
+ * CREDIT after it has written the client's credit into the grant page, and closes that connection. A client that has the
+ * credit, but finds no room on the GPU, sends ROOM in the same way, and before an allocation while others come back: YES means
+ * that the room is free now, LATER that others are moving, NO that nobody will leave.
  *
  * A process that is no client sends VIEW on such a connection, to show what the grant says: a monitor that uses NVML but not
  * CUDA, or a program that only asks how much memory the GPU has. The agent answers SHOWN + fd of the grant page, closes the

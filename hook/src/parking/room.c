@@ -77,7 +77,7 @@ static enum orion_credit_answer ask(struct orion_room_request *request, const st
 /* What the page of an agent says of those who come back. 0: nobody does. */
 static uint64_t returning_words(const struct orion_gpu *gpu)
 {
-    uint64_t returning = atomic_load_explicit(&gpu->grant->returning_mib, memory_order_relaxed);
+    uint64_t returning = atomic_load(&gpu->grant->returning_mib); /* after what this process has published that it takes */
     return returning == 0 ? 0 : (uint64_t)atomic_load(&gpu->grant->credit_epoch) << 32 | returning;
 }
 
@@ -88,11 +88,13 @@ static enum orion_credit_answer await(struct orion_process *process, struct orio
 {
     struct orion_room_request *request = request_of(process, gpu);
     bool is_silent = words != 0 && words == atomic_load(&request->silent);
+    bool stayed = false;
     uint64_t now = orion_now(), began = now, answered = 0, patience_ns = is_silent ? 0 : ORION_ASKING_PATIENCE_NS;
     for (; now < *until; now = orion_now()) {
         if (stayed_away(process, until)) {
             if (words == 0) return ORION_CREDIT_YES;
             began = orion_now(); /* others may come back now */
+            stayed = true;
             continue;
         }
         if (words != 0 && returning_words(gpu) == 0) return ORION_CREDIT_YES;
@@ -102,7 +104,7 @@ static enum orion_credit_answer await(struct orion_process *process, struct orio
         uint64_t silent = answered < began ? began + patience_ns : answered + ORION_ASKING_PATIENCE_NS;
         if (orion_now() >= silent) return ORION_NO_ANSWER;
     }
-    return answered < began ? ORION_NO_ANSWER : ORION_CREDIT_LATER;
+    return answered < began && !stayed ? ORION_NO_ANSWER : ORION_CREDIT_LATER;
 }
 
 bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until)

@@ -84,8 +84,8 @@ class ClusterHolders:
         Returns within a second. If the pod is not known by then, the default grant applies until it is.
 
         Raises:
-            Conflict: the pod is static, or its share is gone and it never had a grant of it, or the slot is for the
-                successor of another pod.
+            Conflict: the pod is static, or its share cannot govern it and it never had a grant of it here, or the slot
+                is for the successor of another pod.
         """
         key = (slot.gpu, slot.name)
         self.identity.begins(key)
@@ -116,8 +116,8 @@ class ClusterHolders:
             )
         if pod.kept and not pod.grant:
             raise Conflict(
-                f"pod {pod.namespace}/{pod.name} has no grant: {pod.kept}; it had none on this node yet. Create the "
-                "GPUShare again, or delete the pod and create it again"
+                f"pod {pod.namespace}/{pod.name} may not start without a grant, and had none on this node: {pod.kept}. "
+                "If the GPUShare was deleted, create it again, or create the pod again"
             )
 
     async def missed(self) -> None:
