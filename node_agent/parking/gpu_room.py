@@ -51,6 +51,8 @@ class GpuRoom:
         """ The most of that while nobody came back. """
         self._restored = 0
         self._hp_held = self._most = 0
+        self._hp_before: int | None = None
+        """ What hp held at the look before; None: it was not there. """
         self.free_for_hp: int | None = None
         """ What was free at the last decision, less what hp has taken since and those who come back will take. """
         self.free_for_tenants: int | None = None
@@ -153,11 +155,15 @@ class GpuRoom:
         slots = self._hp_slots()
         self._most = self._hp_may_take(slots)
         if not slots:
+            self._hp_before = None
             self._reserve.look(now, None, self._most, 0.0)
             return
         leaving = (each.known.leaving_seconds(each.total) for each in here if each.parks)
         seconds = max(leaving, default=_USUAL_LEAVING_SECONDS)
-        self._reserve.look(now, self._hp_held, self._most, seconds)
+        # An allocation counts before the driver is asked for it. One that the driver refuses is gone at the next look.
+        before, self._hp_before = self._hp_before, self._hp_held
+        held_for_good = self._hp_held if before is None else min(before, self._hp_held)
+        self._reserve.look(now, held_for_good, self._most, seconds)
 
     def _look_at_restored(self, returning: bool) -> None:
         """Learn what those who come back have taken: the driver lists a process only when its restore is done."""

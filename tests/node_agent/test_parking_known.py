@@ -238,6 +238,25 @@ def test_what_is_restored_is_what_no_process_is_listed_for() -> None:
     assert restored(Place.RETURNING, 5, {7: 2 * GIB}) == 0, "1 GiB is still the driver's own"
 
 
+def test_the_reserve_learns_nothing_from_an_allocation_that_the_driver_refuses() -> None:
+    hp: Any = type("Hp", (), {"record": SimpleNamespace(memory_mib=1024), "uncounted_mib": 0})()
+    slot: Any = SimpleNamespace(role=layout.Role.HP, job="", grant=SimpleNamespace(memory_limit_bytes=0))
+    gpu: Any = SimpleNamespace(
+        gpu=SimpleNamespace(uuid=GPU, memory_bytes=80 * GIB), living_hp={0: hp}, slots={"hp-0": slot}, clients={},
+        of_slot=lambda _: [hp], parking=GpuParking(), awaited={},
+    )  # fmt: skip
+    room = GpuRoom(gpu, AgentSettings(parking_reserve_mib=512))
+
+    def reserve(now: float, held_gib: int) -> int:
+        hp.record.memory_mib = held_gib << 10
+        room.look(now, [])
+        return room.reserve
+
+    assert [reserve(1.0, 1), reserve(1.05, 1024), reserve(1.1, 1)] == [512 << 20] * 3, "the driver refuses it"
+    assert reserve(1.15, 31) == 512 << 20
+    assert reserve(1.2, 31) == round(30 * GIB * 1.25), "it has taken that"
+
+
 @pytest.mark.parametrize(("returned", "is_new"), [(False, True), (True, False)])
 def test_a_tenant_of_the_previous_agent_counts_with_what_it_holds_as_one_that_has_run_for_long(
     returned: bool, is_new: bool
