@@ -30,7 +30,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from orion.hook.join import CreditAnswer
 from orion.node_agent.clients.client import Client, held_mib, is_away, is_young, says_what_it_holds
 from orion.node_agent.clients.context_memory import LEAST_MIB, ContextMemory
-from orion.node_agent.clients.former_clients import FormerClients, living
+from orion.node_agent.clients.former_clients import FormerClients, living, may_live
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.clients.spare_credit import lower, promised_mib, spare_mib
 from orion.node_agent.processes.liveness import Program, ends, has_ended
@@ -281,10 +281,7 @@ class Credit:
 
     def _is_unsettled(self, slot: Slot, clients: Iterable[Client]) -> bool:
         """Return whether this agent does not know yet what clients of an earlier one hold or may still take."""
-        waits = any(
-            each.slot == slot.name and (each.process_id == 0 or living(each) is not None)
-            for each in self._shared_gpu.awaited.values()
-        )
+        waits = any(each.slot == slot.name and may_live(each) for each in self._shared_gpu.awaited.values())
         return waits or any(each.awaits_driver or (each.returned and not says_what_it_holds(each)) for each in clients)
 
 

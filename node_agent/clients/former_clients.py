@@ -78,3 +78,8 @@ def living(remembered: RememberedClient) -> Program | None:
     program = Program.of(remembered.process_id)
     is_its = program is not None and remembered.started in (None, program.started)
     return program if is_its else None
+
+
+def may_live(remembered: RememberedClient) -> bool:
+    """Return whether a client of the previous agent may still run: its process lives, or is not known."""
+    return remembered.process_id == 0 or living(remembered) is not None

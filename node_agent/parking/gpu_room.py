@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from orion.hook import layout
 from orion.node_agent.clients.client import Client
-from orion.node_agent.clients.former_clients import living
+from orion.node_agent.clients.former_clients import may_live
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.parking.member import held
 from orion.node_agent.parking.present import Present
@@ -130,8 +130,7 @@ class GpuRoom:
     @property
     def unseen(self) -> int:
         """What an earlier agent may have let tenants back into of which this one does not know yet, in bytes."""
-        found = self._shared_gpu.awaited.values()
-        awaited = {each.slot for each in found if each.process_id == 0 or living(each) is not None}
+        awaited = {each.slot for each in self._shared_gpu.awaited.values() if may_live(each)}
         awaited |= {each.slot.name for each in self._shared_gpu.clients.values() if each.awaits_driver}
         away = (slot.parking for name, slot in self._shared_gpu.slots.items() if name in awaited)
         return sum(each.left_bytes for each in away if not each.is_asked)
