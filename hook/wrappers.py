@@ -165,11 +165,13 @@ def _capture(function: Function, declaration: Declaration) -> list[str]:
 def _creates_context(function: Function, kind: str, device: str) -> list[str]:
     context = function.parameters[0].name
     creating = "orion_green_creating" if kind == "creates_green" else "orion_context_creating"
+    primary = "true" if kind == "retains_primary" else "false"
+    asks = f"if (orion_room_ask_first_for_context({device}, {primary}, &room)) "
     return [
         f"{creating}({device});",
-        "CUresult result;",
+        "CUresult result = CUDA_ERROR_OUT_OF_MEMORY;",
         "struct orion_context_room room = {0};",
-        f"do result = {real(function)};",
+        f"{'' if kind == 'creates_green' else asks}do result = {real(function)};",
         f"while (result == CUDA_ERROR_OUT_OF_MEMORY && orion_room_for_context({device}, &room));",
         f"orion_room_for_context_ends({device}, &room);",
         *([f"orion_primary_retained({device}, {context}, result);"] if kind == "retains_primary" else []),

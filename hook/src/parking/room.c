@@ -119,15 +119,18 @@ bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until)
     return await(process, gpu, bytes, until, 0) == ORION_CREDIT_YES;
 }
 
+static bool is_counted(CUdevice device, struct orion_context_room *room)
+{
+    return room->is_counted || (room->is_counted = orion_allocation_may_begin(device, CONTEXT_BYTES, ORION_MEMORY_RESIDENT));
+}
+
 bool orion_room_for_context(CUdevice device, struct orion_context_room *room)
 {
     struct orion_process *process = orion_process_if_managed();
     struct orion_gpu *gpu = process == NULL || device < 0 ? NULL : orion_gpu_find(process, device);
     if (gpu == NULL) return false;
     orion_gpu_await_limit(gpu);
-    if (waiting_gpu(process, device) == NULL) return false;
-    if (!room->is_counted && !orion_allocation_may_begin(device, CONTEXT_BYTES, ORION_MEMORY_RESIDENT)) return false;
-    room->is_counted = true;
+    if (waiting_gpu(process, device) == NULL || !is_counted(device, room)) return false;
     return orion_room_may_come(device, CONTEXT_BYTES, &room->until);
 }
 
@@ -162,6 +165,16 @@ bool orion_room_ask_first(CUdevice device, uint64_t bytes, uint64_t *until)
         atomic_store(&request->silent, words);
     }
     return answer == ORION_CREDIT_YES || answer == ORION_NO_ANSWER || returning_words(gpu) == 0;
+}
+
+bool orion_room_ask_first_for_context(CUdevice device, bool is_primary, struct orion_context_room *room)
+{
+    struct orion_process *process = orion_process_if_managed();
+    struct orion_gpu *gpu = process == NULL || device < 0 ? NULL : orion_gpu_find(process, device);
+    if (gpu == NULL || (is_primary && orion_process_primary(process, device) != NULL)) return true;
+    orion_gpu_await_limit(gpu);
+    if (returning_gpu(process, device) == NULL || !is_counted(device, room)) return true;
+    return orion_room_ask_first(device, CONTEXT_BYTES, &room->until);
 }
 
 bool orion_room_ask_first_for_pool(const struct orion_pooling *pooling, uint64_t *until)

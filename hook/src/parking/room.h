@@ -23,6 +23,8 @@ struct orion_context_room {
  * room for it, and the context would take the room of one that the driver still brings back. */
 bool orion_room_for_context(CUdevice device, struct orion_context_room *room);
 void orion_room_for_context_ends(CUdevice device, const struct orion_context_room *room);
+/* Before a context that may be new: like orion_room_ask_first below. A context of a slot whose limit leaves no room for it is not asked for. */
+bool orion_room_ask_first_for_context(CUdevice device, bool is_primary, struct orion_context_room *room);
 
 /* Before the driver is asked: while others come back, who waits for memory and every be asks the agent first. They have been let back
  * into room that is free until they take it, and would be lost without it. False: the room is theirs, so the allocation fails. */
