@@ -7,6 +7,8 @@
 #include "be/turns.h"
 #include "be/window.h"
 #include "fake_driver.h"
+#include "learning/durations.h"
+#include "played_hp.h"
 #include "streams/stream_records.h"
 #include "system/system.h"
 
@@ -258,6 +260,56 @@ static void streams_and_contexts_end(void)
     CHECK(is_about(until(began + MS), MS));
 }
 
+/* A launch that is timed, of an identity. */
+static void launch_sample(uint64_t identity, uint64_t takes, uint64_t cost)
+{
+    CHECK(orion_chunks_sample(stream_record[0], identity));
+    launch(0, takes, cost);
+    CHECK(orion_chunks_sampled(stream_record[0]));
+}
+
+static struct orion_kernel_facts known_of(uint64_t identity)
+{
+    struct orion_kernel_facts facts;
+    orion_kernel_facts(orion_durations(orion_the_process), identity, &facts);
+    return facts;
+}
+
+/* hp was busy until `at`, when the time has come to that. */
+static void hp_drains(uint64_t at)
+{
+    struct orion_busy_page *page = (struct orion_busy_page *)(uintptr_t)gpu->neighbours;
+    hp_joins(gpu);
+    until(at);
+    atomic_store(&page->drained_ns, at);
+}
+
+/* Behind a queue, each launch is long before its work, and hp may always have been busy between them. */
+static void samples_beside_hp(void)
+{
+    const uint64_t identity = 0xa0001, longer = 0xb0001;
+    uint64_t began = now;
+    launch(0, 1 * MS, MS), close_chunk(0); /* a time that the GPU's clock knows */
+    until(now + MS);
+    began = now;
+    for (unsigned i = 0; i < 3; i++) launch_sample(identity, 4 * MS, MS);
+    hp_drains(began + 2 * MS);
+    until(began + 5 * MS);
+    CHECK(known_of(identity).samples == 0 && is_about(known_of(identity).expected_ns, 4 * MS)); /* at most */
+    until(began + 8 * MS + MS / 2);
+    CHECK(known_of(identity).samples == 1 && is_about(known_of(identity).expected_ns, 4 * MS));
+    until(began + 12 * MS);
+    began = now;
+    for (unsigned i = 0; i < 3; i++) {
+        launch_sample(longer, (12 - i) * MS, MS);
+        hp_drains(now + (12 - i) * MS / 2);
+        until(began + (12 - i) * MS);
+        began = now;
+    }
+    CHECK(known_of(longer).samples == 0 && is_about(known_of(longer).expected_ns, 10 * MS)); /* the least one */
+    atomic_store(&gpu->hp_count, 0);
+}
+
 /* The ring is full: the rest of the work is one chunk. */
 static void more_chunks_than_the_ring_has(void)
 {
@@ -283,7 +335,7 @@ int main(void)
     }
     void (*const tests[])(void) = {work_without_a_break, an_idle_stream,    waits_at_the_valve,       streams_overlap,
                                    work_beside_hp,       the_end_of_a_turn, streams_and_contexts_end, more_chunks_than_the_ring_has,
-                                   work_after_a_turn};
+                                   work_after_a_turn,    samples_beside_hp};
     for (unsigned i = 0; i < sizeof tests / sizeof *tests; i++) {
         now += MS;
         tests[i]();

@@ -13,13 +13,19 @@ HP_US, EVERY_US = 200, 4000
 SECONDS = 6.0
 
 
-def test_a_kernel_that_hp_waits_for_is_charged_to_its_slot(machine: Machine) -> None:
+@pytest.mark.parametrize("known", [True, False], ids=["known kernels", "kernels that were never without hp"])
+def test_a_kernel_that_hp_waits_for_is_charged_to_its_slot(machine: Machine, known: bool) -> None:
     timelines = {}
+    hp = machine.start("hp-0")
+    if not known:
+        hp.send(f"serve 1000000 {HP_US} {EVERY_US} 1")
     for slot, kernel_us in (("be-0", LONG_US), ("be-1", SHORT_US)):
         client, timelines[slot] = start_traced(machine, slot)
-        warm(client, kernel_us)
+        if known:
+            warm(client, kernel_us)
         client.send(f"flood 300 {kernel_us}")
-    machine.start("hp-0").send(f"serve 1000000 {HP_US} {EVERY_US} 1")
+    if known:
+        hp.send(f"serve 1000000 {HP_US} {EVERY_US} 1")
     shares_of_the_next(2.0, timelines)
     found = shares_of_the_next(SECONDS, timelines)
     what = ", ".join(f"{share:.3f}" for share in found.values())

@@ -174,17 +174,38 @@ static uint64_t lower_bound_ns(struct orion_process *process, uint64_t identity,
     return facts.samples < SAMPLES_TO_TRUST ? 0 : facts.expected_ns;
 }
 
-static void learn(struct orion_process *process, struct orion_gpu *gpu, struct orion_chunk *chunk)
+/* Whether hp may have been busy during the sample. Its launch may have been long before, behind much other work. */
+static bool was_beside_hp(const struct orion_stream_record *stream_record, const struct orion_chunk *chunk)
+{
+    const struct orion_gpu *gpu = stream_record->gpu;
+    uint64_t began = 0;
+    if (!orion_gate_hp_was_busy_since(gpu, chunk->begun_ns)) return false;
+    return !orion_gpu_clock_read(&orion_be(gpu)->clock, stream_record, chunk->timed_start, &began) ||
+           orion_gate_hp_was_busy_since(gpu, began);
+}
+
+/* Where hp is busy more often than the work takes, all samples contain time of hp. Then the least one is the estimate. */
+static void learn_bound(struct orion_process *process, uint64_t identity, uint64_t most_ns)
+{
+    struct orion_kernel_facts facts;
+    orion_kernel_facts(orion_durations(process), identity, &facts);
+    if (facts.samples == 0) orion_duration_bound(orion_durations(process), identity, most_ns);
+}
+
+static void learn(struct orion_process *process, const struct orion_stream_record *stream_record, const struct orion_chunk *chunk)
 {
     float milliseconds = 0;
-    bool is_clean = !orion_gate_hp_was_busy_since(gpu, chunk->begun_ns) &&
-                    orion_plan_had_pages(gpu, chunk->begun_ns); /* else the sample may contain page faults */
-    if (chunk->identity == 0 || !(is_clean || chunk->bounds.awaits_program)) return;
+    struct orion_gpu *gpu = stream_record->gpu;
+    if (chunk->identity == 0) return;
+    bool had_pages = orion_plan_had_pages(gpu, chunk->begun_ns); /* else the sample may contain page faults */
+    bool is_clean = had_pages && !was_beside_hp(stream_record, chunk);
+    if (!(had_pages || chunk->bounds.awaits_program)) return;
     if (orion_driver.cuEventElapsedTime(&milliseconds, chunk->timed_start, chunk->end) != CUDA_SUCCESS) return;
     if (!(milliseconds >= 0 && milliseconds < 1e6f)) return;
     uint64_t measured_ns = (uint64_t)((double)milliseconds * 1e6);
     if (chunk->bounds.awaits_program && measured_ns > AWAITED_NS)
         orion_facts_set_flags(orion_duration_claim(orion_durations(process), chunk->identity), ORION_FACTS_AWAITS_PROGRAM);
+    if (had_pages && !is_clean) learn_bound(process, chunk->identity, measured_ns);
     if (!is_clean) return;
     bool time_sliced = !orion_runs_together(gpu) && orion_gpu_be_clients(gpu) > 1;
     orion_duration_learn(orion_durations(process), chunk->identity, measured_ns,
@@ -204,7 +225,7 @@ static void retire(struct orion_process *process, struct orion_stream_record *st
     uint64_t began = chunk->begun_ns > head ? chunk->begun_ns : head;
     bool is_past = chunk->cost_ns < ORION_SECOND && began + chunk->cost_ns < now;
     atomic_store_explicit(head_ns, is_past ? began + chunk->cost_ns : now, memory_order_relaxed);
-    learn(process, stream_record->gpu, chunk);
+    learn(process, stream_record, chunk);
     orion_chunk_account(process, stream_record, chunk, lost, now);
     if (!lost) orion_stream_record_prove(stream_record, chunk->returned);
     orion_ledger_subtract(stream_record->gpu, chunk->cost_ns);
