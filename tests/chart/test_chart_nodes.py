@@ -75,6 +75,21 @@ def test_a_moved_kubelet_folder_moves_all_sockets_except_those_of_device_plugins
     assert "--kubelet-root=/var/lib/k0s/kubelet" in chart.container(found, "orion-webhook/webhook")["args"]
 
 
+@pytest.mark.parametrize("values", [{"allocation": "dra"}, {"allocation": "by-node", "mps": {"enabled": True}}])
+def test_no_pod_keeps_volumes_that_the_node_has_unmounted(values: dict[str, Any]) -> None:
+    # The kubelet mounts other pods' volumes below `plugins`. In a private copy of them the device would stay in use.
+    strategy = {"nodeConfiguration": {"deviceListStrategy": "device-nodes"}, "node": {"gpuAccess": "privileged"}}
+    propagations = {}
+    for name, spec in chart.pod_specs(chart.objects({**values, **strategy})).items():
+        paths = {each["name"]: each["hostPath"]["path"] for each in spec.get("volumes", ()) if "hostPath" in each}
+        for container in spec["containers"]:
+            for mount in container.get("volumeMounts", ()):
+                if paths.get(mount["name"]) in ("/", "/var/lib/kubelet", "/var/lib/kubelet/plugins"):
+                    propagations[f"{name}/{container['name']} {mount['mountPath']}"] = mount.get("mountPropagation")
+    assert "orion-dra-driver/dra-driver /var/lib/kubelet/plugins" in propagations
+    assert set(propagations.values()) == {"HostToContainer"}, propagations
+
+
 def test_folders_of_the_node_may_have_names_that_yaml_reads_as_other_types() -> None:
     odd = "/a, b}/c"
     simulated = chart.objects({"simulatedGPUs": 1, "node": {"simulatedState": odd, "kubeletRoot": "/a,b}"}})
