@@ -90,6 +90,19 @@ def test_no_pod_keeps_volumes_that_the_node_has_unmounted(values: dict[str, Any]
     assert set(propagations.values()) == {"HostToContainer"}, propagations
 
 
+def test_a_pod_that_an_upgrade_adds_to_a_full_node_needs_no_room_there() -> None:
+    # Its priority is higher than that of tenants: the scheduler would evict one of them.
+    found = chart.objects({"allocation": "by-node", "mps": {"enabled": True}})
+    surging = {
+        each["metadata"]["name"]
+        for each in found
+        if each["kind"] == "DaemonSet" and each["spec"]["updateStrategy"].get("rollingUpdate", {}).get("maxSurge")
+    }
+    assert surging == {"orion-dra-driver"}
+    for container in chart.pod_specs(found)["orion-dra-driver"]["containers"]:
+        assert container["resources"]["requests"] == {"cpu": "0", "memory": "0"}
+
+
 def test_folders_of_the_node_may_have_names_that_yaml_reads_as_other_types() -> None:
     odd = "/a, b}/c"
     simulated = chart.objects({"simulatedGPUs": 1, "node": {"simulatedState": odd, "kubeletRoot": "/a,b}"}})
