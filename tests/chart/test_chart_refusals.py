@@ -8,6 +8,7 @@ from testbed import helm
 from testbed.errors import Failed
 from tests.chart import rendered_chart as chart
 
+ANNOTATIONS = {"deviceListStrategy": "cdi-annotations"}
 MONITORED = {"monitoring": {"serviceMonitor": {"enabled": True}}}
 
 
@@ -20,6 +21,11 @@ MONITORED = {"monitoring": {"serviceMonitor": {"enabled": True}}}
         ({"node": {"agent": {"metricsPort": 9436}}}, "node.devicePlugin.metricsPort are the same"),
         ({"nodeConfiguration": {"slots": {"hp": 0, "be": 0}}}, "neither hp nor be slots"),
         ({"webhook": {"leaveSeconds": 110}}, "webhook.leaveSeconds must be less"),
+        ({"allocation": "dra", "nodeConfiguration": ANNOTATIONS}, "Set cdi-cri"),
+        (
+            {"allocation": "dra", "nodeConfiguration": {"nodes": [{"matchLabels": {"pool": "a"}, **ANNOTATIONS}]}},
+            "Set cdi-cri",
+        ),
         (MONITORED, "name your Prometheus in networkPolicy.metricsFrom"),
         (
             {
@@ -54,6 +60,7 @@ def test_an_invalid_service_name_is_rejected() -> None:
     "values",
     [
         MONITORED | {"networkPolicy": {"enabled": False}},
+        {"allocation": "by-node", "nodeConfiguration": ANNOTATIONS},
         {"nodeConfiguration": {"slots": {"hp": 0, "be": 0}, "slotsByGPU": [{"gpu": "0", "be": 1}]}},
         {"mps": {"enabled": True}, "simulatedGPUs": 1, "nodeConfiguration": {"driverRoot": "/run/nvidia/driver"}},
     ],

@@ -63,6 +63,9 @@ def test_a_value_of_another_type_is_refused_anywhere() -> None:
     [
         ("image.digest", "latest"),
         ("image.tag", "a b"),
+        ("image.registry", "https://registry.example.com"),
+        ("image.repository", "/orion"),
+        ("image.repository", "orion/"),
         ("simulatedGPUs", 17),
         ("nodeConfiguration.slots.be", 65),
         ("nodeConfiguration.nodes", [{"matchLabels": {"pool": "a"}, "slot": 1}]),
