@@ -24,6 +24,7 @@ from orion.injection.describing import Places
 from orion.injection.fail_closed import FailClosedPods
 from orion.injection.installing import HookFolder
 from orion.injection.program import run_until_signal
+from orion.injection.removed_folders import until_removed
 from orion.injection.slots import Resource
 from orion.injection.snapshot import SnapshotFile
 
@@ -39,6 +40,7 @@ def run(settings: PluginSettings) -> None:
         Unreadable: the configuration file is invalid.
         Exhausted: the hook cannot be installed on the node.
         Conflict: the kubelet speaks another version of the protocol.
+        Unavailable: somebody has removed a folder that the plugin's container mounts.
         OSError: the metrics address cannot be bound, or the package has no hook.
     """
     run_until_signal("device plugin", lambda: Plugin(settings))
@@ -60,6 +62,7 @@ class Plugin:
         self._files = HookFolder(settings.hook_folder)
         self._folder = KubeletFolder(settings.kubelet_folder)
         self._checkpoint = self._folder.path / checkpoint.NAME
+        self._mounted = (root, self._folder.path, self._files.base)
         fail_closed = FailClosedPods(root / FAIL_CLOSED_FILE)
         self._link = AgentLink(
             root,
@@ -101,6 +104,7 @@ class Plugin:
         Raises:
             Exhausted: the hook cannot be installed on the node.
             Conflict: the kubelet speaks another version of the protocol.
+            Unavailable: somebody has removed a folder that the plugin's container mounts.
             OSError: the metrics address cannot be bound.
         """
         self.metrics.follow(self.advertised)
@@ -121,6 +125,7 @@ class Plugin:
             self.configuration.follow(self._count_change),
             self.advertised.waiting.follow(self.metrics.waits.set),
             sweep_for_ever(self._files, self._checkpoint),
+            until_removed(self._mounted),
             *(each.run() for each in self._registrations),
         ]
         tasks = [asyncio.create_task(part) for part in parts]

@@ -39,6 +39,7 @@ from orion.injection.describing import Places
 from orion.injection.fail_closed import FailClosedPods
 from orion.injection.installing import HookFolder
 from orion.injection.program import run_until_signal
+from orion.injection.removed_folders import until_removed
 from orion.injection.snapshot import SnapshotFile
 from orion.injection.waiting import Waiting
 
@@ -58,6 +59,7 @@ def run(settings: DriverSettings) -> None:
         NotFound: no API server is configured.
         Unreadable: the configuration file is invalid.
         Exhausted: the hook cannot be installed on the node, or the records have no folder.
+        Unavailable: somebody has removed a folder that the driver's container mounts.
         OSError: the metrics address cannot be bound, or the package has no hook.
     """
     run_until_signal("driver", lambda: Driver(settings))
@@ -91,7 +93,9 @@ class Driver:
             root, self._link, self.current, self._waiting, self._records, holding, settings.agent_patience, self._boot,
             self._untold,
         )  # fmt: skip
-        self._places, files = places, CdiFiles(settings.cdi_folder.absolute())
+        self._places, cdi = places, settings.cdi_folder.absolute()
+        self._mounted = (root, folder / "plugins", folder / "plugins_registry", cdi, places.files.base)
+        files = CdiFiles(cdi)
         reader, locks = ClaimReader(self._server, settings.node), ClaimLocks()
         self._preparer = Preparer(
             reader, self._link, self.current, giving, holding, self._records, files, places,
@@ -114,6 +118,7 @@ class Driver:
 
         Raises:
             Exhausted: the hook cannot be installed on the node, or the records have no folder.
+            Unavailable: somebody has removed a folder that the driver's container mounts.
             OSError: the metrics address cannot be bound.
         """
         await asyncio.to_thread(self._records.load)
@@ -140,6 +145,7 @@ class Driver:
             self._sweep_for_ever(),
             self._sockets.run(),
             self._publishing.run(),
+            until_removed(self._mounted),
         ]
         tasks = [asyncio.create_task(part) for part in parts]
         try:

@@ -1,7 +1,10 @@
 """The plugin's answers to the kubelet's probes."""
 
 import contextlib
+import os
+import shutil
 import socket
+from pathlib import Path
 
 from tests.device_plugin.conftest import Node
 from tests.device_plugin.plugin_process import DEADLINE, eventually
@@ -37,3 +40,18 @@ def test_probes_are_answered_when_one_client_opens_many_connections(bare_node: N
         for _ in range(20):
             assert plugin.ask("/healthz") == OK
         assert plugin.metrics()["orion_device_plugin_agent_connected"] == 0
+
+
+def test_a_plugin_ends_once_somebody_has_removed_a_folder_that_its_container_mounts(bare_node: Node) -> None:
+    # The next start of its container mounts the folder that the node has by then.
+    folder = bare_node.folder / "mounted"
+    folder.mkdir()
+    mounted = os.open(folder, os.O_PATH)
+    bare_node.hook_folder = Path(f"/proc/{os.getpid()}/fd/{mounted}")  # leads to this folder only, as a mount does
+    plugin = bare_node.plugin()
+    assert plugin.ask("/healthz") == OK
+    shutil.rmtree(folder)
+    folder.mkdir()
+    eventually(lambda: not plugin.running, lambda: f"the plugin ends: {plugin.log}")
+    assert f"orion: somebody has removed {bare_node.hook_folder} on the node" in plugin.log
+    os.close(mounted)

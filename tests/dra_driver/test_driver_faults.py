@@ -1,10 +1,12 @@
 """Processes end, files vanish, nobody answers: no slot is lost, none is given twice, pods run without manual help."""
 
 import json
+import os
 import shutil
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,6 +146,18 @@ def test_a_driver_whose_sockets_are_removed_makes_them_again(node: DriverNode) -
     assert node.kubelet.look() == ""
     eventually(node.kubelet.look, "the kubelet finds the driver again")
     prepare(node, "one")
+
+
+def test_a_driver_ends_once_somebody_has_removed_a_folder_that_its_container_mounts(bare_node: DriverNode) -> None:
+    bare_node.cdi.mkdir()
+    mounted = os.open(bare_node.cdi, os.O_PATH)
+    folder, bare_node.cdi = bare_node.cdi, Path(f"/proc/{os.getpid()}/fd/{mounted}")
+    bare_node.begin_driver()
+    shutil.rmtree(folder)
+    folder.mkdir()
+    eventually(lambda: "somebody has removed" in bare_node.log("driver"), lambda: bare_node.log("driver"))
+    bare_node.end("driver")
+    os.close(mounted)
 
 
 def test_prepare_waits_for_an_agent(bare_node: DriverNode) -> None:
