@@ -56,7 +56,7 @@ class StandInKubelet:
 
     def look(self) -> str:
         """Look for drivers once; return the socket of the driver to call; empty: there is none."""
-        found = sorted(self.registry.glob("*.sock"), key=lambda path: path.lstat().st_mtime_ns)
+        found = sorted(self.registry.glob("*.sock"), key=_made)
         self._known = {path: each for path, each in self._known.items() if path in found}
         for path in found:
             if path not in self._known:
@@ -124,3 +124,10 @@ class StandInKubelet:
             stub = services.DRAResourceHealthStub(channel)
             message = next(stub.NodeWatchResources(messages.NodeWatchResourcesRequest(), timeout=CALL_SECONDS))
         return {each.device.device_name: (each.health == messages.HEALTHY, each.message) for each in message.devices}
+
+
+def _made(path: Path) -> int:
+    """Return when a socket was made; 0: a driver that starts has just removed that of a killed one."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.lstat().st_mtime_ns
+    return 0
