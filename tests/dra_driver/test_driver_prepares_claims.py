@@ -76,6 +76,19 @@ def test_claims_are_prepared_side_by_side_and_get_different_slots(node: DriverNo
     assert set(node.slots().values()) == {f"{gpu}::be-{number}" for number in range(3)}
 
 
+def test_a_claim_that_is_prepared_again_keeps_its_mounts_as_its_containers_may_run(node: DriverNode) -> None:
+    # A kubelet that has restarted prepares a claim again when another pod needs it. A later driver must not remove the
+    # files that the containers of the first pod have mounted.
+    node.server.put(claim("one", result(node.gpus()[0])))
+    node.kubelet.prepared("one")
+    before = node.cdi_files()
+    node.end("driver")
+    node.options += ["--hook-folder", str(node.folder / "hook-of-a-later-driver")]
+    node.begin_driver()
+    node.kubelet.prepared("one")
+    assert node.cdi_files() == before
+
+
 def test_a_claim_that_is_prepared_again_keeps_its_slot_and_learns_its_new_pods(node: DriverNode) -> None:
     gpu, _ = node.gpus()
     node.server.put(claim("one", result(gpu), role="be"))
