@@ -29,6 +29,7 @@ if policy_table.TABLE is policy_table.BENCH:
 PAGE_SIZE = 4096
 PAGE_MAGIC = 0x3147504E4F49524F
 GPU_CLIENTS_MAX = 512
+BESIDES = 192
 WAIT_BUCKETS = 32
 BUSY_PERIODS = 128
 RANKS_MAX = 31
@@ -193,7 +194,8 @@ class GrantPage(LittleEndianStructure):
         ("spare", c_uint32 * 9),
         ("copy", Grant * 2),
         ("stays", c_uint32 * (GPU_CLIENTS_MAX // 32)),
-        ("unused", c_uint8 * 1600),
+        ("unused", c_uint8 * 64),
+        ("besides", c_uint64 * BESIDES),
         ("credit_mib", c_uint32 * GPU_CLIENTS_MAX),
     ]
 

@@ -241,8 +241,7 @@ class Credit:
 
     def _look_at(self, slot: Slot, clients: Collection[Client]) -> None:
         self._forget_past(slot, clients)
-        used = sum(map(held_mib, clients))
-        slot.page.set_used(used + self._past_mib(slot))
+        self._show(slot, clients)
         if len(clients) == 1 and slot.name not in self._past and not self._is_unsettled(slot, clients):
             (alone,) = clients
             whole = max(0, -(-slot.grant.memory_limit_bytes // _MIB) - alone.uncounted_mib)
@@ -252,6 +251,14 @@ class Credit:
         excess = sum(map(promised_mib, clients)) - self._most(slot, clients)
         if excess > 0:  # the limit was lowered, or a client of an earlier hook has grown
             lower({each: spare_mib(each) for each in clients}, excess, excess)
+
+    def _show(self, slot: Slot, clients: Collection[Client]) -> None:
+        """Write what the slot uses. A client knows better than the agent what its own hook counts at each moment."""
+        counted = {client: client.record.memory_mib for client in clients}
+        used = sum(counted.values()) + sum(each.uncounted_mib for each in clients) + self._past_mib(slot)
+        slot.page.set_used(used)
+        for client, mib in counted.items():
+            slot.page.set_besides(*client.key, used - mib)
 
     def _forget_past(self, slot: Slot, clients: Iterable[Client]) -> None:
         """Forget processes that have ended, and those that have joined again and said what they hold."""

@@ -141,6 +141,7 @@ class GrantPage(_AgentPage):
     _leaving: ClassVar[int] = layout.offset(layout.GrantPage, "leaving_mib") // 4
     _returning: ClassVar[int] = layout.offset(layout.GrantPage, "returning_mib") // 4
     _stays: ClassVar[int] = layout.offset(layout.GrantPage, "stays") // 4
+    _besides: ClassVar[int] = layout.offset(layout.GrantPage, "besides") // 8
     _credit: ClassVar[int] = layout.offset(layout.GrantPage, "credit_mib") // 4
 
     def __init__(self, gpu: str) -> None:
@@ -153,6 +154,7 @@ class GrantPage(_AgentPage):
         self._after_plan: tuple[int, ...] = ()
         """ The words of the grant, apart from the sequence. """
         self._waiting = Futex(self._memory, 4 * self._plan)
+        self._long_words = self._memory.cast("Q")
 
     def write(self, grant: Grant) -> None:
         """Make ``grant`` the current one; the turns stay."""
@@ -180,6 +182,10 @@ class GrantPage(_AgentPage):
     def set_used(self, mib: int) -> None:
         """Write what the slot's processes hold together."""
         self._words[self._used] = min(mib, _WORD_MAX)
+
+    def set_besides(self, index: int, generation: int, mib: int) -> None:
+        """Write what the slot holds apart from what a client's own hook counts."""
+        self._long_words[self._besides + index % layout.BESIDES] = generation << 32 | min(mib, _WORD_MAX)
 
     @property
     def park(self) -> int:

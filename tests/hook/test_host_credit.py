@@ -49,6 +49,22 @@ def test_a_process_alone_sees_at_once_what_it_has_freed(tenants: LimitedTenants)
     assert one.do("room").result == LIMIT * MIB
 
 
+def sees_its_own_memory_at_once(client: Client, besides: int) -> None:
+    """What is besides its own memory has been there for long."""
+    eventually(lambda: client.do("room").result == (LIMIT - besides) * MIB, "what is besides its memory counts")
+    for held in range(20, 200, 20):
+        assert allocate(client, 20)
+        assert client.do("room").result == (LIMIT - besides - held) * MIB
+    client.must("unmap 3")
+    assert client.do("room").result == (LIMIT - besides - 160) * MIB
+
+
+def test_a_process_beside_others_sees_at_once_what_it_has_allocated_and_freed(tenants: LimitedTenants) -> None:
+    one, two = tenants.start(), tenants.start()
+    assert allocate(one, 250)
+    sees_its_own_memory_at_once(two, 250)
+
+
 def test_what_ended_with_its_context_is_there_for_the_others(tenants: LimitedTenants) -> None:
     one, two = tenants.start(), tenants.start()
     one.must(f"alloc {300 * MIB}")
@@ -139,6 +155,10 @@ def with_contexts(c_build: Path) -> Iterator[LimitedTenants]:
 
 def test_the_first_process_sees_at_once_what_its_context_leaves(with_contexts: LimitedTenants) -> None:
     assert with_contexts.start().do("room").result == (LIMIT - CONTEXT) * MIB
+
+
+def test_what_a_process_allocates_itself_counts_at_once_besides_its_context(with_contexts: LimitedTenants) -> None:
+    sees_its_own_memory_at_once(with_contexts.start(), CONTEXT)
 
 
 def test_the_first_allocation_of_the_first_process_finds_its_context_counted(with_contexts: LimitedTenants) -> None:

@@ -47,6 +47,7 @@
 #define ORION_PAGE_SIZE 4096u
 #define ORION_PAGE_MAGIC UINT64_C(0x3147504e4f49524f) /* "ORIONPG1" */
 #define ORION_GPU_CLIENTS_MAX 512u                    /* most clients of one GPU; a client index is below this */
+#define ORION_BESIDES 192u                            /* clients of a slot that know what its other clients hold */
 #define ORION_WAIT_BUCKETS 32u
 #define ORION_BUSY_PERIODS 128u   /* hp: a record page has so many of the last busy periods */
 #define ORION_RANKS_MAX 31u       /* most ranks of one job: clients of its job page */
@@ -137,7 +138,10 @@ struct orion_grant_page {
     /* By client index, a bit each: the client has joined since `park` became odd, and stays until the agent has seen whether
      * the host's memory can hold what it has on the GPU. */
     _Atomic uint32_t stays[ORION_GPU_CLIENTS_MAX / 32];
-    uint8_t unused[1600];
+    uint8_t unused[64];
+    /* At the client index modulo ORION_BESIDES: what the slot holds, lately, apart from what the client's own hook counts: in MiB, behind
+     * the client's generation. Of two clients with the same place one has it. Earlier agents leave 0. */
+    _Atomic uint64_t besides[ORION_BESIDES];
     /* By client index: how much device memory the client may hold, in MiB. All credits of a slot and what its dead
      * processes still hold are together no more than the limit. The client publishes what it holds and then looks at its
      * credit (memory/memory.h); the agent lowers a credit and then looks at what the client holds. So one of them sees
@@ -302,6 +306,7 @@ _Static_assert(sizeof(struct orion_policy_page) == ORION_PAGE_SIZE, "policy page
 _Static_assert(offsetof(struct orion_policy_page, stopped) == 2048, "stopped");
 _Static_assert(sizeof(struct orion_grant) == 128, "grant");
 _Static_assert(sizeof(struct orion_grant_page) == ORION_PAGE_SIZE, "grant page");
+_Static_assert(offsetof(struct orion_grant_page, besides) == 512, "besides");
 _Static_assert(offsetof(struct orion_grant_page, credit_mib) == 2048, "credit");
 _Static_assert(sizeof(struct orion_busy_page) == ORION_PAGE_SIZE, "busy page");
 _Static_assert(offsetof(struct orion_busy_page, state) == 64, "busy line");

@@ -155,8 +155,16 @@ uint64_t orion_memory_leaves(CUdevice device)
     return gpu == NULL ? 0 : orion_memory_leaving(gpu->grant);
 }
 
-/* Other processes of the slot hold a part of its limit: what they used lately. What is left of this client's own credit is
- * surely free. */
+/* What other processes of the slot hold, and the driver for this one, is what the agent has said lately. What this process holds is what
+ * it knows itself: a program compares what is free before and after its own allocations. */
+static uint64_t used_of_slot(const struct orion_gpu *gpu, uint64_t used)
+{
+    uint64_t besides = atomic_load(&gpu->grant->besides[gpu->record->client_index % ORION_BESIDES]);
+    if (has_joined(gpu) && besides >> 32 == gpu->record->generation) return used + ((besides & UINT32_MAX) << 20);
+    return greatest((uint64_t)atomic_load(&gpu->grant->used_mib) << 20, used);
+}
+
+/* What is left of this client's own credit is surely free. */
 void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes)
 {
     struct orion_process *process = orion_the_process;
@@ -169,9 +177,7 @@ void orion_memory_info(CUdevice device, size_t *free_bytes, size_t *total_bytes)
     orion_account_lock(memory);
     uint64_t used = memory->used[device];
     orion_account_unlock(memory);
-    uint64_t of_slot = (uint64_t)atomic_load(&gpu->grant->used_mib) << 20;
-    if (of_slot < used) of_slot = used;
-    uint64_t left = of_slot < limit ? limit - of_slot : 0;
+    uint64_t of_slot = used_of_slot(gpu, used), left = of_slot < limit ? limit - of_slot : 0;
     uint64_t own = credit_of(gpu);
     if (own > limit) own = limit;
     if (own > used && left < own - used) left = own - used;
