@@ -16,6 +16,8 @@ def _from_pool(function: Function, declaration: Declaration, arguments: str) -> 
     stream = stream_name(function, declaration)
     return [
         f"struct orion_pooling pooling = {{.pool = {pool}, .stream = {stream}, .bytes = {size}}};",
+        # The pool may be of a GPU on which the process has no context yet: it becomes a client there.
+        "if (orion_pool_begin(&pooling)) orion_context_creating(pooling.device);",
         "if (!orion_pool_may_begin(&pooling)) return CUDA_ERROR_OUT_OF_MEMORY;",
         "CUresult result = CUDA_ERROR_OUT_OF_MEMORY;",
         "uint64_t until = 0;",

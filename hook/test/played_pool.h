@@ -102,10 +102,15 @@ static inline void synchronise(void)
 }
 
 /* As the wrappers of cuMemAllocFromPoolAsync and cuMemFreeAsync. */
+static inline bool may_begin(struct orion_pooling *pooling)
+{
+    orion_pool_begin(pooling);
+    return orion_pool_may_begin(pooling);
+}
 static inline CUresult allocate(CUdeviceptr *at, uint64_t bytes, CUmemoryPool pool)
 {
     struct orion_pooling pooling = {.pool = pool, .stream = {(CUstream)0x20, false}, .bytes = bytes};
-    if (!orion_pool_may_begin(&pooling)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!may_begin(&pooling)) return CUDA_ERROR_OUT_OF_MEMORY;
     return orion_pool_ended(&pooling, at, take(at, bytes));
 }
 static inline void release(CUdeviceptr at)

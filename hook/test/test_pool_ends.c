@@ -23,7 +23,7 @@ static void a_pool_may_end_and_another_one_begin_during_an_allocation(void)
         CUdeviceptr at = 0;
         struct orion_pooling pooling = {.stream = {(CUstream)0x20, false}, .bytes = MIB};
         orion_pool_made(current = CREATED, &there);
-        CHECK(orion_pool_may_begin(&pooling) && counted() == STEP);
+        CHECK(may_begin(&pooling) && counted() == STEP);
         orion_pool_ending(CREATED);
         CHECK(counted() == 0);
         current = DEFAULT;
@@ -45,7 +45,7 @@ static void memory_of_a_pool_that_has_just_ended_counts_by_itself(void)
     const CUmemPoolProps there = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     struct orion_pooling pooling = {.pool = CREATED, .stream = {(CUstream)0x20, false}, .bytes = MIB};
     orion_pool_made(CREATED, &there);
-    CHECK(orion_pool_may_begin(&pooling));
+    CHECK(may_begin(&pooling));
     CHECK(take(&at, MIB) == CUDA_SUCCESS && !orion_pool_end(&pooling, CUDA_SUCCESS));
     orion_pool_ending(CREATED);
     orion_pool_keep(&pooling, at);
@@ -63,7 +63,7 @@ static void an_allocation_that_fails_leaves_nothing_if_the_driver_is_silent(void
     atomic_store(&silent, true);
     for (unsigned i = 0; i < 3; i++) {
         struct orion_pooling pooling = {.stream = {(CUstream)0x20, false}, .bytes = 2 * STEP};
-        CHECK(orion_pool_may_begin(&pooling));
+        CHECK(may_begin(&pooling));
         CHECK(orion_pool_ended(&pooling, &at, CUDA_ERROR_ILLEGAL_ADDRESS) == CUDA_ERROR_ILLEGAL_ADDRESS);
         CHECK(counted() == STEP);
     }

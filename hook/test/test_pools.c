@@ -108,8 +108,8 @@ static CUdeviceptr take_what_was_claimed(struct orion_pooling *claiming)
     claiming->bytes = 300 * MIB;
     CHECK(allocate(&at, 300 * MIB, NULL) == CUDA_SUCCESS);
     release(at);
-    CHECK(orion_pool_may_begin(claiming) && claiming->claims);
-    CHECK(orion_pool_may_begin(&promised) && !promised.claims);
+    CHECK(may_begin(claiming) && claiming->claims);
+    CHECK(may_begin(&promised) && !promised.claims);
     CHECK(orion_pool_ended(&promised, &other, take(&other, promised.bytes)) == CUDA_SUCCESS);
     CHECK(counted() == 480 * MIB);
     return other;

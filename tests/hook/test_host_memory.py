@@ -93,6 +93,19 @@ def test_each_gpu_has_its_own_limit_and_sum(c_build: Path, way: int) -> None:
         assert [found and found.memory_bytes for found in shown] == [400 * MIB, 200 * MIB]
 
 
+@pytest.mark.parametrize("way", [10, 11], ids=["its default pool", "a pool of the program"])
+def test_the_limit_holds_for_pools_of_a_gpu_without_a_context(c_build: Path, way: int) -> None:
+    with Machine(c_build, gpus=2) as machine:
+        machine.start_agent()
+        for uuid in machine.uuids:
+            machine.agent.set_grant(uuid, "be-0", memory_limit_bytes=LIMIT)
+        client = machine.start_in(machine.client_root("be-0", "be-0"))
+        client.must("init 0")
+        assert client.do(f"alloc {1024 * MIB} {way}").result == OUT_OF_MEMORY
+        client.must(f"alloc {256 * MIB} {way}")
+        machine.until_joined(client, gpu=1)
+
+
 def test_a_first_allocation_within_the_limit_is_shown(machine: Machine) -> None:
     client = begin(machine, "open 0", f"alloc {256 * MIB}")
     assert [client.answer().result, client.answer().result] == [0, 0]

@@ -85,7 +85,7 @@ bool orion_allocation_may_begin(CUdevice device, uint64_t bytes, enum orion_memo
 bool orion_pool_may_begin(struct orion_pooling *pooling)
 {
     struct orion_wish wish;
-    if (!orion_pool_begin(pooling)) return true;
+    if (!pooling->counts) return true;
     tell_first(pooling->device);
     if (reserve_at_once(pooling->device, pooling->growth, ORION_MEMORY_RESIDENT, &wish)) {
         orion_pool_promised(pooling);

@@ -20,7 +20,7 @@ void orion_room_is_asked(CUdevice device, size_t *free_bytes, size_t *total_byte
 /* The same for the functions of CUDA 2, whose figures have 32 bits: more than those hold is shown as the most that they hold. */
 void orion_narrow_room_is_asked(CUdevice device, unsigned *free_bytes, unsigned *total_bytes);
 
-/* orion_allocation_may_begin for an allocation from a pool (memory/pools.h). */
+/* orion_allocation_may_begin for an allocation from a pool, after orion_pool_begin (memory/pools.h). */
 struct orion_pooling;
 bool orion_pool_may_begin(struct orion_pooling *pooling);
 /* After the driver's call. Returns what the program gets: "out of memory" if the pool has grown beyond the limit. */

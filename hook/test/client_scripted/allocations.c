@@ -25,6 +25,17 @@ static CUresult from_pool(size_t bytes)
     return cuMemAllocFromPoolAsync(&pointer, bytes, pool, NULL);
 }
 
+/* A pool of device 1, also where the program has a context on device 0 only. `created`: the program makes the pool. */
+static CUresult from_pool_of_second(size_t bytes, bool created)
+{
+    const CUmemPoolProps there = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
+    CUdeviceptr pointer;
+    CUmemoryPool pool;
+    CUresult result = created ? cuMemPoolCreate(&pool, &there) : cuDeviceGetDefaultMemPool(&pool, 1);
+    return result ? result : cuMemAllocFromPoolAsync(&pointer, bytes, pool, NULL);
+}
+
 /* On the device of the current context; without one, on device 0. */
 static CUresult create(CUmemGenericAllocationHandle *handle, size_t bytes)
 {
@@ -110,6 +121,8 @@ double allocate(const struct arguments *at)
     case 6: return as_array(bytes);
     case 7: return as_levels(bytes);
     case 8: return only_mapped(bytes, false);
+    case 10: return from_pool_of_second(bytes, false);
+    case 11: return from_pool_of_second(bytes, true);
     default: return only_mapped(bytes, true);
     }
 }
