@@ -191,7 +191,8 @@ class GrantPage(LittleEndianStructure):
         ("park", c_uint32),
         ("leaving_mib", c_uint32),
         ("returning_mib", c_uint32),
-        ("spare", c_uint32 * 9),
+        ("question", c_uint32),
+        ("spare", c_uint32 * 8),
         ("copy", Grant * 2),
         ("stays", c_uint32 * (GPU_CLIENTS_MAX // 32)),
         ("unused", c_uint8 * 64),
@@ -273,7 +274,9 @@ class RecordPage(LittleEndianStructure):
         ("retired", c_uint64),
         ("period", BusyPeriod * BUSY_PERIODS),
         ("ran_on_ns", c_uint64),
-        ("unused", c_uint8 * 1288),
+        ("memory_least", c_uint64),
+        ("memory_most", c_uint64),
+        ("unused", c_uint8 * 1272),
     ]
 
 

@@ -200,6 +200,12 @@ def held_mib(client: Client) -> int:
     return client.record.memory_mib + client.uncounted_mib
 
 
+def said_since_asked(client: Client) -> tuple[int, int]:
+    """Return the least and the most that a client's hook has counted since the driver was last asked, in MiB."""
+    least, most = client.record.memory_since_mib(client.slot.page.question)
+    return min(client.said_mib, least), max(client.said_mib, most)
+
+
 def is_young(client: Client) -> bool:
     """Return whether a client may still be making its contexts."""
     return time.monotonic_ns() - client.joined_ns < YOUNG_NS

@@ -28,7 +28,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from orion.hook.join import CreditAnswer
-from orion.node_agent.clients.client import Client, held_mib, is_away, is_young, says_what_it_holds
+from orion.node_agent.clients.client import Client, held_mib, is_away, is_young, said_since_asked, says_what_it_holds
 from orion.node_agent.clients.context_memory import LEAST_MIB, ContextMemory
 from orion.node_agent.clients.former_clients import FormerClients, living, may_live
 from orion.node_agent.clients.shared_gpu import SharedGpu
@@ -160,6 +160,8 @@ class Credit:
     def asks(self) -> None:
         """Note what all clients say that they hold. Call this before the driver is asked."""
         self._asked_ns = time.monotonic_ns()
+        for slot in self._shared_gpu.slots.values():
+            slot.page.asks()
         self._away = set(filter(is_away, self._shared_gpu.clients.values()))
         for client in self._shared_gpu.clients.values():
             client.said_mib = client.record.memory_mib
@@ -169,8 +171,8 @@ class Credit:
 
         A process for which alone it does not say, such as one that ends, changes nothing for others.
         An answer may lack a process, so only the second one in a row that lacks it says that it holds nothing.
-        Clients allocate and free meanwhile. So the larger figure counts of what a client said before and says now, and
-        the smaller one of two answers.
+        Clients allocate and free meanwhile, and the answer is of some moment since the question. So what was known
+        stays, unless all that a client has held since contradicts it; and the smaller one of two answers counts.
         """
         self._is_awaited = False
         waited = self._contexts.answered(self._shared_gpu.clients.values(), self._asked_ns)
@@ -187,7 +189,7 @@ class Credit:
             if holds is None and (client.is_listed or was_listed):
                 continue
             client.awaits_driver &= client.joined_ns >= self._asked_ns
-            said = max(client.said_mib, client.record.memory_mib)
+            least, said = said_since_asked(client)
             listed = -(-(holds or 0) // _MIB)
             if listed:
                 client.listed_mib = listed
@@ -197,7 +199,7 @@ class Credit:
                 if client.last_uncounted_mib is None:  # nobody has seen what the driver holds for it
                     client.uncounted_mib = max(client.uncounted_mib, self._contexts.expected_mib)
                 continue
-            now = max(0, listed - said)
+            now = min(max(client.uncounted_mib, listed - said), max(0, listed - least))
             before, client.last_uncounted_mib = None if client in waited else client.last_uncounted_mib, now
             client.uncounted_mib = now if before is None else min(now, before)
             if is_young(client):

@@ -140,6 +140,7 @@ class GrantPage(_AgentPage):
     _park: ClassVar[int] = layout.offset(layout.GrantPage, "park") // 4
     _leaving: ClassVar[int] = layout.offset(layout.GrantPage, "leaving_mib") // 4
     _returning: ClassVar[int] = layout.offset(layout.GrantPage, "returning_mib") // 4
+    _question: ClassVar[int] = layout.offset(layout.GrantPage, "question") // 4
     _stays: ClassVar[int] = layout.offset(layout.GrantPage, "stays") // 4
     _besides: ClassVar[int] = layout.offset(layout.GrantPage, "besides") // 8
     _credit: ClassVar[int] = layout.offset(layout.GrantPage, "credit_mib") // 4
@@ -148,7 +149,7 @@ class GrantPage(_AgentPage):
         super().__init__(gpu)
         self.epoch = secrets.randbits(31) + 1
         """ Tells this page's credits from those of an earlier agent's page. """
-        self._words[self._epoch] = self.epoch
+        self._words[self._epoch] = self._words[self._question] = self.epoch
         self._before_plan: tuple[int, ...] = ()
         self._plan_words = _NO_PLAN
         self._after_plan: tuple[int, ...] = ()
@@ -208,6 +209,16 @@ class GrantPage(_AgentPage):
     def set_returning(self, mib: int) -> None:
         """Write how much of what is free others have been let back into; clients ask before they take any."""
         self._words[self._returning] = max(0, min(mib, _WORD_MAX))
+
+    @property
+    def question(self) -> int:
+        """The number of the last question to the driver."""
+        return self._words[self._question]
+
+    def asks(self) -> None:
+        """Count a question to the driver. What the clients hold is to be read after this, not before."""
+        self._words[self._question] = (self.question + 1) & _WORD_MAX
+        fence()
 
 
 def write_plans(plans: Collection[tuple[GrantPage, Plan | None]]) -> None:

@@ -16,6 +16,7 @@ from orion.node_agent.pages.parking_words import ParkingAnswer
 
 _PLACE = struct.Struct("<II")
 _MIB_MAX = 2**31
+_LOW = 2**32 - 1
 
 
 def printable(raw: bytes, limit: int) -> str:
@@ -125,6 +126,8 @@ class RecordPage:
     _piece: ClassVar[int] = layout.offset(layout.RecordPage, "piece_ns") // 8
     _fault: ClassVar[int] = layout.offset(layout.RecordPage, "fault") // 8
     _memory: ClassVar[int] = layout.offset(layout.RecordPage, "memory_bytes") // 8
+    _least: ClassVar[int] = layout.offset(layout.RecordPage, "memory_least") // 8
+    _most: ClassVar[int] = layout.offset(layout.RecordPage, "memory_most") // 8
     _epoch: ClassVar[int] = layout.offset(layout.RecordPage, "credit_epoch") // 8
     _parking: ClassVar[int] = layout.offset(layout.RecordPage, "parking") // 8
     _parking_since: ClassVar[int] = layout.offset(layout.RecordPage, "parking_since_ns") // 8
@@ -182,6 +185,13 @@ class RecordPage:
     def memory_mib(self) -> int:
         """What the client says that it holds of the device's memory, in MiB, rounded up; at most 2 PiB."""
         return min(-(-self._words[self._memory] >> 20), _MIB_MAX)
+
+    def memory_since_mib(self, question: int) -> tuple[int, int]:
+        """Return the least and the most that the client has held since a question to the driver, as far as it says."""
+        now, least, most = self.memory_mib, self._words[self._least], self._words[self._most]
+        if not least >> 32 == most >> 32 == question:
+            return now, now
+        return min(now, least & _LOW), max(now, most & _LOW)
 
     @property
     def credit_epoch(self) -> int:

@@ -65,6 +65,17 @@ def test_a_process_beside_others_sees_at_once_what_it_has_allocated_and_freed(te
     sees_its_own_memory_at_once(two, 250)
 
 
+def test_a_process_says_what_it_has_held_for_a_moment(tenants: LimitedTenants) -> None:
+    one = tenants.start()
+    assert allocate(one, 100)
+    assert allocate(one, 200)
+    one.must("unmap 3")
+    least, most = record_word(one, "memory_least"), record_word(one, "memory_most")
+    assert most & 0xFFFF_FFFF == 300
+    assert least & 0xFFFF_FFFF <= 100
+    assert least >> 32 == most >> 32 > 0
+
+
 def test_what_ended_with_its_context_is_there_for_the_others(tenants: LimitedTenants) -> None:
     one, two = tenants.start(), tenants.start()
     one.must(f"alloc {300 * MIB}")

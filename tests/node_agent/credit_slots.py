@@ -19,12 +19,18 @@ class Record:
 
     def __init__(self, *held: int) -> None:
         self.held = list(held)
+        self.meanwhile: tuple[int, ...] = ()
+        """ What it holds at other moments. """
         self.credit_epoch = 0
         self.parking = ParkingAnswer.of(ParkingState.RUNNING)
 
     @property
     def memory_mib(self) -> int:
         return self.held.pop(0) if len(self.held) > 1 else self.held[0]
+
+    def memory_since_mib(self, question: int) -> tuple[int, int]:
+        held = (self.memory_mib, *self.meanwhile)
+        return min(held), max(held)
 
 
 class StandIn(SimpleNamespace):

@@ -163,6 +163,30 @@ def test_an_allocation_while_the_driver_is_asked_is_not_charged_twice() -> None:
     assert slots.used() == 0
 
 
+@pytest.mark.parametrize("listed", [130, 230, 330])
+def test_what_a_client_allocates_and_frees_while_the_driver_is_asked_is_not_its_context(listed: int) -> None:
+    slots = Slots()
+    client = slots.join(200)
+    says(slots, 230)
+    client.record.meanwhile = 100, 300
+    for _ in range(3):
+        says(slots, listed)
+        assert (client.uncounted_mib, slots.credit_of(client)) == (30, LIMIT - 30)
+
+
+def test_what_contradicts_all_that_a_client_held_while_the_driver_was_asked_counts() -> None:
+    slots = Slots()
+    client = slots.join(200)
+    says(slots, 230)
+    client.record.meanwhile = 100, 300
+    for _ in range(2):
+        says(slots, 350)
+    assert client.uncounted_mib == 50
+    for _ in range(2):
+        says(slots, 110)
+    assert client.uncounted_mib == 10
+
+
 def test_a_driver_that_does_not_answer_changes_nothing() -> None:
     slots = Slots()
     client = slots.join(100)

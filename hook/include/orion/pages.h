@@ -133,7 +133,8 @@ struct orion_grant_page {
     _Atomic uint32_t park;          /* odd: the slot's processes shall leave the GPU's memory; grows with each wish */
     _Atomic uint32_t leaving_mib;   /* hp: how much of what is not free on the GPU others would leave to the slot, in MiB */
     _Atomic uint32_t returning_mib; /* how much of what is free others have been let back into, in MiB */
-    uint32_t spare[9];
+    _Atomic uint32_t question;      /* differs for each of the agent's questions to the driver what processes hold */
+    uint32_t spare[8];
     struct orion_grant copy[2];
     /* By client index, a bit each: the client has joined since `park` became odd, and stays until the agent has seen whether
      * the host's memory can hold what it has on the GPU. */
@@ -222,7 +223,10 @@ struct orion_record_page {
      * m - ORION_BUSY_PERIODS + 1 to n - 1 are whole: the writer may be storing period m. */
     struct orion_busy_period period[ORION_BUSY_PERIODS];
     _Atomic uint64_t ran_on_ns; /* be: what of gpu_ns ran after the slot's turns (be/turns.h); earlier hooks leave 0 */
-    uint8_t unused[1288];
+    /* The least and the most of memory_bytes since the agent's last question to the driver, in MiB, behind the number of the question. A
+     * client that has changed nothing since has an earlier number. */
+    _Atomic uint64_t memory_least, memory_most;
+    uint8_t unused[1272];
 };
 
 /* A rank: one client of a job, that is, one process on one GPU. Only this client writes its words, and the agent clears

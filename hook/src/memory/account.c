@@ -33,10 +33,24 @@ bool orion_account_is_limited(struct orion_process *process, CUdevice device)
     return limit_of(orion_account_client(process, device, false)) != 0;
 }
 
+static uint64_t in_mib(uint64_t bytes) { return (bytes + (1u << 20) - 1) >> 20; }
+
+/* The driver's answer to the agent may be of any moment since the question. */
+static void publish_extremes(struct orion_gpu *gpu, uint64_t used)
+{
+    struct orion_record_page *record = gpu->record;
+    uint64_t question = (uint64_t)atomic_load(&gpu->grant->question) << 32, now = question | in_mib(used);
+    uint64_t least = atomic_load(&record->memory_least), most = atomic_load(&record->memory_most);
+    if (most >> 32 != question >> 32) least = most = question | in_mib(atomic_load(&record->memory_bytes));
+    atomic_store(&record->memory_least, now < least ? now : least);
+    atomic_store(&record->memory_most, now > most ? now : most);
+}
+
 /* Writes what the process holds on the GPU, and then to which credit it keeps. Sequentially consistent: a later look at the
  * credit comes after it. The caller has the lock, so the page never lags behind. */
 static void publish_to(struct orion_gpu *gpu, uint64_t used)
 {
+    publish_extremes(gpu, used);
     atomic_store(&gpu->record->memory_bytes, used);
     atomic_store(&gpu->record->credit_epoch, atomic_load(&gpu->grant->credit_epoch));
 }
