@@ -276,7 +276,8 @@ class RecordPage(LittleEndianStructure):
         ("ran_on_ns", c_uint64),
         ("memory_least", c_uint64),
         ("memory_most", c_uint64),
-        ("unused", c_uint8 * 1272),
+        ("has_pools", c_uint64),
+        ("unused", c_uint8 * 1264),
     ]
 
 

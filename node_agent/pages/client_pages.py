@@ -128,6 +128,7 @@ class RecordPage:
     _memory: ClassVar[int] = layout.offset(layout.RecordPage, "memory_bytes") // 8
     _least: ClassVar[int] = layout.offset(layout.RecordPage, "memory_least") // 8
     _most: ClassVar[int] = layout.offset(layout.RecordPage, "memory_most") // 8
+    _has_pools: ClassVar[int] = layout.offset(layout.RecordPage, "has_pools") // 8
     _epoch: ClassVar[int] = layout.offset(layout.RecordPage, "credit_epoch") // 8
     _parking: ClassVar[int] = layout.offset(layout.RecordPage, "parking") // 8
     _parking_since: ClassVar[int] = layout.offset(layout.RecordPage, "parking_since_ns") // 8
@@ -190,8 +191,8 @@ class RecordPage:
         """Return the least and the most that the client has held since a question to the driver, as far as it says."""
         now, least, most = self.memory_mib, self._words[self._least], self._words[self._most]
         if not least >> 32 == most >> 32 == question:
-            return now, now
-        return min(now, least & _LOW), max(now, most & _LOW)
+            least = most = now
+        return 0 if self._words[self._has_pools] else min(now, least & _LOW), max(now, most & _LOW)
 
     @property
     def credit_epoch(self) -> int:

@@ -39,6 +39,13 @@ def test_what_a_pool_keeps_after_a_free_counts(client: Client, pool: int) -> Non
     assert counted(client) == 200
 
 
+def test_a_process_says_whether_it_has_pools(client: Client) -> None:
+    client.must(f"alloc {MIB}")
+    assert record_word(client, "has_pools") == 0
+    client.must(f"take {MIB}")
+    assert record_word(client, "has_pools") == 1
+
+
 @pytest.mark.parametrize("pool", [DEFAULT, OWN])
 def test_a_pool_is_trimmed_before_an_allocation_is_refused(client: Client, pool: int) -> None:
     client.must(f"keep {1 << 40} {pool}")

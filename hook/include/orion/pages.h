@@ -226,7 +226,8 @@ struct orion_record_page {
     /* The least and the most of memory_bytes since the agent's last question to the driver, in MiB, behind the number of the question. A
      * client that has changed nothing since has an earlier number. */
     _Atomic uint64_t memory_least, memory_most;
-    uint8_t unused[1272];
+    _Atomic uint64_t has_pools; /* 1: the device may hold less than memory_bytes at any moment: pools give back without a word */
+    uint8_t unused[1264];
 };
 
 /* A rank: one client of a job, that is, one process on one GPU. Only this client writes its words, and the agent clears

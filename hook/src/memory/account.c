@@ -51,6 +51,7 @@ static void publish_extremes(struct orion_gpu *gpu, uint64_t used)
 static void publish_to(struct orion_gpu *gpu, uint64_t used)
 {
     publish_extremes(gpu, used);
+    atomic_store(&gpu->record->has_pools, atomic_load(&orion_pools(orion_the_process)->high) != 0);
     atomic_store(&gpu->record->memory_bytes, used);
     atomic_store(&gpu->record->credit_epoch, atomic_load(&gpu->grant->credit_epoch));
 }
