@@ -1,13 +1,19 @@
 #include "threads/redirect.h"
 
+#include "be/window.h"
 #include "core/core.h"
 #include "generated/driver.h"
+#include "hp/busy.h"
 #include "process/process.h"
 #include "streams/capture.h"
+#include "streams/outcome.h"
 #include "streams/stream_records.h"
 #include "streams/own_streams.h"
 #include "system/log.h"
+#include "system/system.h"
 #include "threads/inprocess.h"
+
+#define DESTROYED_POLL_NS (50 * ORION_MICROSECOND)
 
 /* -- Own streams ----------------------------------------------------------------------------------------------------- */
 
@@ -130,6 +136,30 @@ void orion_after_legacy(void)
     if (orion_redirected(NULL) != NULL) orion_driver.cuStreamSynchronize(CU_STREAM_LEGACY);
 }
 
+static void await_last_event(struct orion_stream_record *stream_record, CUevent last)
+{
+    uint64_t returned = atomic_load(&stream_record->returned);
+    if (orion_outcome_of(orion_driver.cuEventSynchronize(last)) != ORION_OUTCOME_UNKNOWN)
+        orion_stream_record_prove(stream_record, returned);
+    orion_driver.cuEventDestroy_v2(last);
+}
+
+/* Waits for the work of a destroyed stream, which no handle names any more. False: it cannot be proven soon, and a wait for the whole
+ * context can. While some thread captures, that one would fail, and end the capture. */
+static bool await_destroyed(struct orion_process *process, struct orion_stream_record *stream_record)
+{
+    struct orion_gpu *gpu = stream_record->gpu;
+    uint64_t until = orion_now() + ORION_SECOND;
+    while (!orion_stream_record_is_drained(stream_record) && orion_now() < until) {
+        CUevent last = atomic_exchange(&stream_record->last, NULL); /* of hp, unless the drain thread has taken it */
+        if (last != NULL) await_last_event(stream_record, last);
+        else orion_sleep_precisely(DESTROYED_POLL_NS);
+        if (atomic_load(&gpu->role) == ORION_ROLE_BE) orion_window_reap(process, gpu);
+        else orion_busy_try_close(process, gpu);
+    }
+    return orion_stream_record_is_drained(stream_record) || atomic_load(&process->captures) > 0;
+}
+
 /* The program must not destroy a stream during this call. Without the hook it must not do so either. */
 bool orion_synchronised_client(CUcontext context, CUresult *result)
 {
@@ -141,9 +171,11 @@ bool orion_synchronised_client(CUcontext context, CUresult *result)
     *result = synchronise(process, own);
     ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
         if (*result != CUDA_SUCCESS) break;
-        if (atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY || !orion_stream_record_is_in(stream_record, context))
-            continue;
+        if (!orion_stream_record_is_in(stream_record, context)) continue;
+        bool has_ended = atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY;
+        if (has_ended && await_destroyed(process, stream_record)) continue;
         /* Some streams have no record of their own, or no handle in this context: synchronise the whole context. */
+        if (has_ended) return false;
         if (orion_stream_record_is_shared(process, stream_record)) return false;
         if (stream_record->green != NULL && !orion_stream_record_has_handle(process, stream_record)) return false;
         if (orion_stream_record_handle(stream_record) != own)

@@ -114,6 +114,37 @@ void a_context_synchronise_waits_for_its_own_client(void)
     CHECK(marks[0] > hp_worked_until);
 }
 
+/* The driver completes the work of a destroyed stream. No handle names it any more. */
+static void destroys_a_busy_stream(void)
+{
+    CUstream stream;
+    DONE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    marks[2] = now();
+    launch(stream, 50);
+    DONE(cuStreamDestroy(stream));
+    DONE(cuCtxSynchronize());
+    marks[0] = now();
+}
+static void each_client_destroys_a_busy_stream(void)
+{
+    for (int client = BE; client <= HP; client++) {
+        all_of(client, destroys_a_busy_stream);
+        CHECK(marks[0] > marks[2] + 49 * MS);
+    }
+}
+void a_context_synchronise_waits_for_destroyed_streams(void)
+{
+    CUgraph graph;
+    CUstream captured;
+    CHECK(start(2) == 0);
+    each_client_destroys_a_busy_stream();
+    /* A wait for the whole context would fail, and end the capture. */
+    DONE(cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
+    DONE(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    each_client_destroys_a_busy_stream();
+    DONE(cuStreamEndCapture(captured, &graph));
+}
+
 static CUevent event;
 static void record(void)
 {

@@ -10,7 +10,8 @@
     SCENARIO(unknown_policies_are_refused) SCENARIO(unbound_threads_pass) SCENARIO(a_stream_keeps_its_client) \
     SCENARIO(own_streams_have_priorities) SCENARIO(a_clients_calls_run_in_order) SCENARIO(binding_keeps_the_order) \
     SCENARIO(binding_keeps_the_order_beside_a_capture) \
-    SCENARIO(a_context_synchronise_waits_for_its_own_client) SCENARIO(events_order_clients) \
+    SCENARIO(a_context_synchronise_waits_for_its_own_client) SCENARIO(a_context_synchronise_waits_for_destroyed_streams) \
+    SCENARIO(events_order_clients) \
     SCENARIO(a_stream_outlives_its_green_context) SCENARIO(streams_of_be_have_the_least_priority) \
     SCENARIO(launches_of_be_have_the_least_priority) SCENARIO(attributes_of_be_set_the_least_priority) \
     SCENARIO(launches_without_a_context_have_the_least_priority) SCENARIO(nodes_of_be_have_the_least_priority) \
