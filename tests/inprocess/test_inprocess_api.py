@@ -44,3 +44,11 @@ def test_without_the_hook_the_error_names_the_remedy(bare_machine: Machine) -> N
     assert done.returncode == 0, done.stderr
     assert "LD_PRELOAD" in done.stdout
     assert "orion launch" in done.stdout
+
+
+def test_a_process_with_a_slot_is_refused_before_it_uses_its_gpu(bare_machine: Machine) -> None:
+    """With a scheduler it would never join: nobody would hold it for hp, nor count its memory."""
+    environment = bare_machine.client_environment(bare_machine.client_root("be-0"))
+    done = run(environment, "in_a_slot")
+    assert done.returncode == 0, done.stderr
+    assert "this process is a node agent's client" in done.stdout

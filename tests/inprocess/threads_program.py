@@ -184,6 +184,10 @@ def wrong_arguments() -> None:
         pass
 
 
+def in_a_slot() -> None:
+    check_that_all_raise([(SchedulerError, Scheduler)])
+
+
 def not_preloaded() -> None:
     try:
         orion.inprocess.Scheduler()

@@ -4,6 +4,7 @@
 
 #include "agent/agent_socket.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,6 +22,16 @@ bool orion_agent_directory(const char *gpu, char *directory)
     const char *root = orion_environment()->root;
     int length = snprintf(directory, ORION_PATH_LONGEST, "%s/slots/%s", root[0] != '\0' ? root : ROOT, gpu);
     return length >= 0 && (size_t)length < ORION_PATH_LONGEST;
+}
+
+bool orion_agent_gave_slots(void)
+{
+    char path[ORION_PATH_LONGEST];
+    DIR *slots = orion_agent_directory("", path) ? opendir(path) : NULL;
+    bool found = false;
+    for (struct dirent *entry; slots != NULL && !found && (entry = readdir(slots)) != NULL;) found = entry->d_name[0] != '.';
+    if (slots != NULL) closedir(slots);
+    return found;
 }
 
 struct place {

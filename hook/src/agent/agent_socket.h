@@ -9,6 +9,9 @@
 /* Writes the path of the slot's directory, which has space for ORION_PATH_LONGEST bytes. False: it is too long. */
 bool orion_agent_directory(const char *gpu, char *directory);
 
+/* Whether the process has a slot on any GPU. An agent need not run. */
+bool orion_agent_gave_slots(void);
+
 /* Returns a non-blocking SEQPACKET connection, or -1 with errno. The path may be longer than sun_path. */
 int orion_agent_connect(const char *gpu);
 

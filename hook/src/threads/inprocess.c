@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/agent_socket.h"
 #include "be/ends.h"
 #include "core/joining.h"
 #include "core/lifetimes.h"
@@ -101,13 +102,12 @@ struct orion_gpu *orion_owner_by_client(struct orion_process *process, CUstream 
 
 /* -- Start and stop -------------------------------------------------------------------------------------------------- */
 
+/* Also before the process has joined its slots, as it does when it first uses its GPU: with a scheduler it would never join. */
 static bool is_managed_by_an_agent(struct orion_process *process)
 {
-    ORION_EACH_GPU(gpu, process) {
-        if (gpu->client != 0) continue;
-        orion_gpu_await_join(gpu);
-        if (atomic_load(&gpu->role) != ORION_ROLE_NONE) return true;
-    }
+    if (orion_agent_gave_slots()) return true;
+    ORION_EACH_GPU(gpu, process)
+        if (gpu->client == 0 && atomic_load(&gpu->role) != ORION_ROLE_NONE) return true;
     return false;
 }
 
@@ -134,7 +134,8 @@ static int start(struct orion_process *process, int clients, int hp)
     if (orion_process_has_scheduler(process))
         return orion_inprocess_fail("a scheduler runs already; orion_stop_scheduler() ends it");
     if (is_managed_by_an_agent(process))
-        return orion_inprocess_fail("this process is a node agent's client; start it without ORION_ROOT to schedule its threads");
+        return orion_inprocess_fail("this process is a node agent's client; to schedule its threads, start it without ORION_ROOT, "
+                                    "outside of `orion run` and of Orion's pods");
     if (orion_virtual_gpus_make(process, (uint32_t)clients) != 0)
         return orion_inprocess_fail("no memory for %d clients, or too many GPUs in use", clients);
     for (int i = 0; i < clients; i++) {
