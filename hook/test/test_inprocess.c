@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "be/partition.h"
 #include "core/core.h"
 #include "core/lifetimes.h"
 #include "streams/stream_records.h"
@@ -145,6 +146,85 @@ static void end_a_context_while_a_thread_is_bound(void)
     ended = NULL;
 }
 
+/* -- Partitions -------------------------------------------------------------------------------------------------------- */
+
+static int partitions;
+static CUresult CUDAAPI resource(CUdevice device, CUdevResource *all, CUdevResourceType type)
+{
+    (void)device, (void)type;
+    all->sm.smCount = 132;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI split(CUdevResource *part, unsigned *groups, const CUdevResource *all, CUdevResource *rest, unsigned flags,
+                              unsigned sms)
+{
+    (void)groups, (void)rest, (void)flags, (void)sms;
+    *part = *all;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI describe(CUdevResourceDesc *description, CUdevResource *part, unsigned count)
+{
+    (void)description, (void)part, (void)count;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI create_green(CUgreenCtx *green, CUdevResourceDesc description, CUdevice device, unsigned flags)
+{
+    (void)description, (void)device, (void)flags;
+    *green = (CUgreenCtx)(uintptr_t)(0x700 + ++partitions);
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI destroy_green(CUgreenCtx green)
+{
+    (void)green;
+    partitions--;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI create_green_stream(CUstream *stream, CUgreenCtx green, unsigned flags, int priority)
+{
+    (void)green, (void)flags, (void)priority;
+    *stream = (CUstream)(uintptr_t)0x8000;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI primary_state(CUdevice device, unsigned *flags, int *active)
+{
+    (void)device;
+    *flags = 0, *active = 1;
+    return CUDA_SUCCESS;
+}
+static CUresult CUDAAPI retain_primary(CUcontext *context, CUdevice device)
+{
+    (void)device;
+    return fake_get_current(context);
+}
+static CUresult CUDAAPI release_primary(CUdevice device)
+{
+    (void)device;
+    return CUDA_SUCCESS;
+}
+
+/* The next scheduler may be one of another GPU, where kernels of that GPU cannot run in these contexts. */
+static void a_scheduler_leaves_no_partition(void)
+{
+    orion_driver.cuDeviceGetDevResource = resource;
+    orion_driver.cuDevSmResourceSplitByCount = split;
+    orion_driver.cuDevResourceGenerateDesc = describe;
+    orion_driver.cuGreenCtxCreate = create_green;
+    orion_driver.cuGreenCtxDestroy = destroy_green;
+    orion_driver.cuGreenCtxStreamCreate = create_green_stream;
+    orion_driver.cuStreamDestroy_v2 = done_stream;
+    orion_driver.cuDevicePrimaryCtxGetState = primary_state;
+    orion_driver.cuDevicePrimaryCtxRetain = retain_primary;
+    orion_driver.cuDevicePrimaryCtxRelease_v2 = release_primary;
+    for (int round = 0; round < 2; round++) {
+        CHECK(orion_start_scheduler(CLIENTS) == 0 && orion_set_client_idx(0) == 0);
+        struct orion_stream_name own = {orion_redirected(NULL), false};
+        CHECK(orion_partition_can_move(orion_the_process, orion_stream_record_of(orion_the_process, own)));
+        CHECK(partitions == 1);
+        CHECK(orion_stop_scheduler() == 0);
+        CHECK(partitions == 0);
+    }
+}
+
 int main(void)
 {
     fake_threads_driver();
@@ -155,5 +235,6 @@ int main(void)
     CHECK(atomic_load(&created) == first); /* the streams are reused */
     for (unsigned i = 0; i < CLIENTS; i++) CHECK(atomic_load(&launched[i]) == UINT64_C(2) * ROUNDS * THREADS / CLIENTS);
     end_a_context_while_a_thread_is_bound();
+    a_scheduler_leaves_no_partition();
     return 0;
 }

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "agent/thread.h"
+#include "be/partition.h"
 #include "be/state.h"
 #include "process/notifier.h"
 #include "process/policy.h"
@@ -153,6 +154,10 @@ void orion_virtual_gpus_leave(struct orion_process *process)
         struct orion_gpu *gpu = scheduler->gpus[i];
         if (gpu == NULL) continue;
         if (atomic_exchange(&gpu->role, ORION_ROLE_NONE) != ORION_ROLE_NONE) atomic_fetch_sub(&process->managed, 1);
+        if (orion_be(gpu)->partition.count > 0) { /* the next scheduler may be one of another GPU */
+            orion_partition_wait(gpu);
+            orion_partition_end(process, gpu);
+        }
         atomic_store(&gpu->hp_count, 0);
         atomic_store(&orion_be(gpu)->in_flight_ns, 0);
         atomic_store(&gpu->busy->state, ORION_IDLE);
