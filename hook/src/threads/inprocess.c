@@ -228,10 +228,8 @@ EXPORTED int orion_stop_scheduler(void)
 
 static void unbind(struct orion_process *process)
 {
-    bool is_current = orion_binding.generation == atomic_load(&process->scheduler);
-    /* No client owns the stream any more if its context has ended. */
-    if (is_current && orion_owner_of(process, orion_binding.stream) == orion_binding.client)
-        orion_order_with_legacy(orion_binding.stream, ORION_AHEAD_OF_LEGACY);
+    if (orion_binding.generation == atomic_load(&process->scheduler))
+        orion_legacy_follows_client(process, orion_binding.client - 1);
     orion_binding = (struct orion_binding){0};
     atomic_fetch_add(&process->stream_record_epoch, 1); /* cached stream records depend on the binding */
 }

@@ -108,6 +108,23 @@ void orion_order_with_legacy(CUstream own, enum orion_legacy_order order)
     orion_capture_unrelax(&relaxed);
 }
 
+/* The thread that leaves may have used several contexts, and any may be current to it now, or none. A green context can be current to one
+ * thread only, so the hook makes none current. */
+void orion_legacy_follows_client(struct orion_process *process, uint32_t client)
+{
+    CUcontext current = NULL;
+    if (orion_driver.cuCtxGetCurrent == NULL || orion_driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS) return;
+    for (uint32_t i = 0; i < ORION_OWN_STREAMS; i++) {
+        struct orion_own_stream *own = &orion_own_streams(process)->entry[i];
+        CUstream stream = atomic_load(&own->stream);
+        if (stream == NULL || own->client != client) continue;
+        bool pushes = own->context != current;
+        if (pushes && (own->context != own->ends_with || orion_driver.cuCtxPushCurrent_v2(own->context) != CUDA_SUCCESS)) continue;
+        orion_order_with_legacy(stream, ORION_AHEAD_OF_LEGACY);
+        if (pushes) orion_driver.cuCtxPopCurrent_v2(&(CUcontext){NULL});
+    }
+}
+
 /* -- Context-wide synchronises --------------------------------------------------------------------------------------- */
 
 static CUresult synchronise(struct orion_process *process, CUstream stream)

@@ -56,4 +56,7 @@ bool orion_synchronised_client(CUcontext context, CUresult *result);
 enum orion_legacy_order { ORION_BEHIND_LEGACY, ORION_AHEAD_OF_LEGACY };
 void orion_order_with_legacy(CUstream own, enum orion_legacy_order order);
 
+/* Makes the legacy stream of each context in which the client has an own stream wait for that one. */
+void orion_legacy_follows_client(struct orion_process *process, uint32_t client);
+
 #endif

@@ -56,6 +56,29 @@ void binding_keeps_the_order(void)
     CHECK(seen == 43);
 }
 
+/* The thread has used its client's streams in two contexts, and none is current when it leaves. */
+static CUcontext second;
+static void leaves_two_contexts(void)
+{
+    launch(NULL, 50);
+    DONE(cuCtxPushCurrent(second));
+    DONE(cuStreamQuery(NULL));
+    DONE(cuCtxSetCurrent(NULL));
+    CHECK(bind_to(-1) == 0);
+}
+void unbinding_keeps_the_order_in_each_context(void)
+{
+    CHECK(start(2) == 0);
+    CHECK(set_policy(ORION_SCHEDULER_NONE, 1000) == 0);
+    DONE(cuCtxCreate(&second, NULL, 0, 0));
+    DONE(cuCtxPopCurrent(&second));
+    uint64_t began = now();
+    all_of(HP, leaves_two_contexts);
+    be_runs(); /* on the legacy stream */
+    CHECK(marks[0] > began + 49 * MS);
+    DONE(cuCtxDestroy(second));
+}
+
 static void launches_and_leaves(void)
 {
     hp_worked_until = now() + 100 * MS;
