@@ -33,9 +33,13 @@ static CUresult CUDAAPI priorities(int *least, int *greatest)
     *least = 0, *greatest = -5;
     return CUDA_SUCCESS;
 }
+static _Thread_local void (*during_synchronise)(void);
 static CUresult CUDAAPI done_stream(CUstream stream)
 {
     (void)stream;
+    void (*call)(void) = during_synchronise;
+    during_synchronise = NULL;
+    if (call != NULL) call();
     return CUDA_SUCCESS;
 }
 static CUstream ended; /* a stream that ended with its context; no call may use it */
@@ -146,6 +150,18 @@ static void end_a_context_while_a_thread_is_bound(void)
     ended = NULL;
 }
 
+/* A launch that waited for hp goes once the stop has released it. It is no work of the next scheduler, whose roles may still change. */
+static void launch_late(void) { launch(0, NULL); }
+static void launch_while_the_scheduler_stops(void)
+{
+    CHECK(orion_start_scheduler(CLIENTS) == 0 && orion_set_client_idx(0) == 0);
+    launch(0, NULL);
+    during_synchronise = launch_late;
+    CHECK(orion_stop_scheduler() == 0 && during_synchronise == NULL);
+    CHECK(orion_start_scheduler(CLIENTS) == 0 && orion_set_client_role(0, ORION_CLIENT_HP) == 0);
+    CHECK(orion_stop_scheduler() == 0);
+}
+
 /* -- Partitions -------------------------------------------------------------------------------------------------------- */
 
 static int partitions;
@@ -235,6 +251,7 @@ int main(void)
     CHECK(atomic_load(&created) == first); /* the streams are reused */
     for (unsigned i = 0; i < CLIENTS; i++) CHECK(atomic_load(&launched[i]) == UINT64_C(2) * ROUNDS * THREADS / CLIENTS);
     end_a_context_while_a_thread_is_bound();
+    launch_while_the_scheduler_stops();
     a_scheduler_leaves_no_partition();
     return 0;
 }

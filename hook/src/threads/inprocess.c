@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "agent/agent_socket.h"
@@ -122,10 +121,11 @@ static int choose_hp(int clients)
     return *end == '\0' && chosen >= 0 && chosen < clients ? (int)chosen : -1;
 }
 
-static void clear_figures(struct orion_record_page *record)
+/* The new scheduler counts from here. Launches that waited when the last one stopped have gone since, and hp's thread may still write. */
+static void clear_figures(struct orion_process *process, const struct orion_gpu *gpu)
 {
-    char *first = (char *)&record->launches, *end = (char *)&record->shares_context;
-    memset(first, 0, (size_t)(end - first));
+    for (_Atomic uint64_t *word = &gpu->record->launches; word < &gpu->record->shares_context; word++) atomic_store(word, 0);
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu) stream_record->begun_before = atomic_load(&stream_record->begun);
 }
 
 static int start(struct orion_process *process, int clients, int hp)
@@ -140,7 +140,7 @@ static int start(struct orion_process *process, int clients, int hp)
         return orion_inprocess_fail("no memory for %d clients, or too many GPUs in use", clients);
     for (int i = 0; i < clients; i++) {
         scheduler->roles[i] = i == hp ? ORION_ROLE_HP : ORION_ROLE_BE;
-        clear_figures(&scheduler->pages->record[i]);
+        clear_figures(process, scheduler->gpus[i]);
     }
     orion_virtual_gpus_set_policy(process, ORION_POLICY_ORION, 1000);
     atomic_store(&scheduler->clients, (uint32_t)clients);
@@ -197,7 +197,6 @@ static void drain(struct orion_process *process)
 {
     ORION_EACH_STREAM_RECORD(stream_record, process, NULL) {
         if (atomic_load(&stream_record->gpu)->client == 0) continue;
-        stream_record->begun_before = atomic_load(&stream_record->begun); /* the next scheduler counts from here */
         uint32_t state = atomic_load(&stream_record->state);
         if (state == ORION_STREAM_RECORD_ENDING) orion_ends_forget(stream_record, true);
         if (state != ORION_STREAM_RECORD_READY) continue;

@@ -10,13 +10,22 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-static bool has_begun(struct orion_process *process, int client)
+static uint64_t launches_of(struct orion_process *process, const struct orion_gpu *gpu)
 {
-    ORION_EACH_STREAM_RECORD(stream_record, process, orion_inprocess(process)->gpus[client]) {
-        uint32_t state = atomic_load(&stream_record->state);
-        if (state == ORION_STREAM_RECORD_READY || state == ORION_STREAM_RECORD_ENDING) return true;
-    }
-    return false;
+    /* The record page has the launches on stream records that now belong to other streams. */
+    uint64_t launches = atomic_load(&gpu->record->launches);
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu)
+        launches += atomic_load_explicit(&stream_record->begun, memory_order_relaxed) - stream_record->begun_before;
+    return launches;
+}
+
+/* A bound thread may have the stream of the role that the client had. It looks for one again when a context ends, and so now. */
+static void change_role(struct orion_process *process, int client, uint32_t role)
+{
+    struct orion_inprocess *scheduler = orion_inprocess(process);
+    if (scheduler->roles[client] != role) atomic_fetch_add(&process->context_epoch, 1);
+    scheduler->roles[client] = role;
+    orion_virtual_gpus_join(process, scheduler->roles, atomic_load(&scheduler->clients));
 }
 
 EXPORTED int orion_set_client_role(int client, int role)
@@ -27,11 +36,9 @@ EXPORTED int orion_set_client_role(int client, int role)
     if (process == NULL) return orion_inprocess_fail("no scheduler runs; orion_start_scheduler() starts it");
     if (!orion_inprocess_has(process, client)) result = orion_inprocess_fail("there is no client %d", client);
     else if (!known) result = orion_inprocess_fail("a role is hp (1) or be (2), not %d", role);
-    else if (has_begun(process, client))
+    else if (launches_of(process, orion_inprocess(process)->gpus[client]) > 0)
         result = orion_inprocess_fail("client %d has begun to work, so its role cannot change", client);
-    else orion_inprocess(process)->roles[client] = (uint32_t)role;
-    if (result == 0)
-        orion_virtual_gpus_join(process, orion_inprocess(process)->roles, atomic_load(&orion_inprocess(process)->clients));
+    else change_role(process, client, (uint32_t)role);
     orion_inprocess_unlock(process);
     return result;
 }
@@ -47,15 +54,6 @@ EXPORTED int orion_set_policy(int policy, uint32_t max_slowdown_milli)
     orion_virtual_gpus_set_policy(process, (uint32_t)policy, max_slowdown_milli);
     orion_inprocess_unlock(process);
     return 0;
-}
-
-static uint64_t launches_of(struct orion_process *process, const struct orion_gpu *gpu)
-{
-    /* The record page has the launches on stream records that now belong to other streams. */
-    uint64_t launches = atomic_load(&gpu->record->launches);
-    ORION_EACH_STREAM_RECORD(stream_record, process, gpu)
-        launches += atomic_load_explicit(&stream_record->begun, memory_order_relaxed) - stream_record->begun_before;
-    return launches;
 }
 
 EXPORTED int orion_client_figures(int client, struct orion_client_figures *figures, size_t size)

@@ -100,6 +100,26 @@ void stop_drains_and_unbinds(void)
     CHECK(stop() == 0);
 }
 
+/* More streams than the hook has records for, and one that is still captured when the scheduler stops. */
+static void leaves_streams(void)
+{
+    static CUstream many[1100];
+    for (unsigned i = 0; i < sizeof many / sizeof *many; i++) {
+        DONE(cuStreamCreate(&many[i], CU_STREAM_NON_BLOCKING));
+        launch(many[i], 0);
+    }
+    DONE(cuStreamSynchronize(many[0]));
+    DONE(cuStreamBeginCapture(many[0], CU_STREAM_CAPTURE_MODE_RELAXED));
+}
+void roles_may_change_after_any_end(void)
+{
+    CHECK(start(2) == 0);
+    all_of(BE, leaves_streams);
+    CHECK(stop() == 0);
+    CHECK(start(2) == 0);
+    CHECK(set_role(BE, ORION_CLIENT_HP) == 0);
+}
+
 void wrong_calls_are_refused(void)
 {
     struct orion_client_figures unused;

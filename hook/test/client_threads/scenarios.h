@@ -18,7 +18,8 @@
     SCENARIO(launches_without_a_context_have_the_least_priority) SCENARIO(nodes_of_be_have_the_least_priority) \
     SCENARIO(captures_use_the_clients_stream) SCENARIO(hp_drains_without_a_synchronise) \
     SCENARIO(own_streams_end_with_their_context) SCENARIO(the_end_of_the_primary_context_ends_no_other_own_stream) \
-    SCENARIO(stop_drains_and_unbinds) SCENARIO(wrong_calls_are_refused) \
+    SCENARIO(stop_drains_and_unbinds) SCENARIO(roles_may_change_after_any_end) \
+    SCENARIO(a_bound_thread_gets_the_stream_of_a_new_role) SCENARIO(wrong_calls_are_refused) \
     SCENARIO(a_client_of_an_agent_is_refused) SCENARIO(the_environment_names_hp) \
     SCENARIO(a_forked_child_starts_its_own_scheduler) SCENARIO(many_threads_at_random) SCENARIO(a_budget_lets_be_overlap)
 

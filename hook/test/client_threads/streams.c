@@ -59,6 +59,24 @@ static void note_priority(void)
     DONE(cuStreamGetPriority(NULL, &priority));
     marks[0] = (uint64_t)(int64_t)priority;
 }
+static void changes_its_role(void)
+{
+    int priority, of_client;
+    CHECK(set_role(BE, ORION_CLIENT_HP) == 0);
+    DONE(cuStreamGetPriority(NULL, &priority));
+    DONE(cuStreamGetPriority(stream_of(BE), &of_client));
+    CHECK(priority == of_client);
+    launch(stream_of(BE), 20);
+    uint64_t launched = now();
+    DONE(cuStreamSynchronize(NULL)); /* it is the same stream */
+    CHECK(now() > launched + 15 * MS);
+}
+void a_bound_thread_gets_the_stream_of_a_new_role(void)
+{
+    CHECK(start(2) == 0);
+    all_of(BE, changes_its_role);
+}
+
 void own_streams_have_priorities(void)
 {
     int least, greatest;
