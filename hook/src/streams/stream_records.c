@@ -143,14 +143,16 @@ static struct orion_gpu *owner_of(struct orion_process *process, struct orion_st
 
 /* NULL: the stream belongs to no client, or its GPU has no role. With clients that are threads of this process, a stream
  * belongs to no client until a client uses it. Then it belongs to that client, whichever thread uses it later: for
- * example, a backward pass runs in its own thread. */
+ * example, a backward pass runs in its own thread. A default stream belongs to none: all threads share it, and a client uses it only
+ * for the few calls that the driver can make on no other stream. */
 static struct orion_stream_record *new_stream_record(struct orion_process *process, struct orion_stream_name stream, uint64_t key,
                                                      const struct orion_place *place)
 {
-    struct orion_gpu *gpu = owner_of(process, stream, place->device);
+    bool by_client = orion_process_has_scheduler(process);
+    struct orion_gpu *gpu = by_client && orion_stream_is_default(stream.handle) ? NULL : owner_of(process, stream, place->device);
     if (gpu == NULL) return NULL;
     struct orion_stream_record *stream_record = look_up(process, key, stream, place, gpu);
-    if (!orion_process_has_scheduler(process)) return stream_record;
+    if (!by_client) return stream_record;
     atomic_fetch_add(&process->stream_record_epoch, 1); /* threads may have cached that no client owns it */
     orion_log(ORION_LOG_DEBUG, "stream %p is client %u's", (void *)stream.handle, gpu->client - 1);
     return stream_record;

@@ -8,6 +8,7 @@
     SCENARIO(be_waits_for_hp) SCENARIO(without_a_policy_no_client_waits) SCENARIO(a_policy_changes_under_a_waiter) \
     SCENARIO(a_held_copy_may_keep_a_lock_that_hp_needs) \
     SCENARIO(unknown_policies_are_refused) SCENARIO(unbound_threads_pass) SCENARIO(a_stream_keeps_its_client) \
+    SCENARIO(the_legacy_stream_belongs_to_no_client) \
     SCENARIO(own_streams_have_priorities) SCENARIO(a_clients_calls_run_in_order) SCENARIO(binding_keeps_the_order) \
     SCENARIO(unbinding_keeps_the_order_in_each_context) \
     SCENARIO(binding_keeps_the_order_beside_a_capture) \

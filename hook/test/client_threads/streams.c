@@ -53,6 +53,35 @@ void a_stream_keeps_its_client(void)
     CHECK(figures(HP).launches == 3);
 }
 
+/* The driver makes this copy on the legacy stream only, which all threads of the process share. */
+static void copies_rows(void)
+{
+    static char rows[16][64];
+    CUdeviceptr memory;
+    DONE(cuMemAlloc(&memory, sizeof rows));
+    CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = rows,
+                          .srcPitch = 64,
+                          .WidthInBytes = 64,
+                          .Height = 16,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = memory,
+                          .dstPitch = 64};
+    DONE(cuMemcpy2DUnaligned(&copy));
+    DONE(cuMemFree(memory));
+}
+void the_legacy_stream_belongs_to_no_client(void)
+{
+    CHECK(start(2) == 0);
+    all_of(BE, copies_rows);
+    all_of(HP, hp_begins);
+    all_of(-1, be_runs); /* as unbound threads do */
+    all_of(HP, hp_ends);
+    CHECK(marks[0] < marks[1]);
+    all_of(HP, copies_rows);
+    CHECK(figures(BE).launches == 0 && figures(BE).gated_launches == 0);
+}
+
 static void note_priority(void)
 {
     int priority;
