@@ -87,6 +87,8 @@ uint64_t orion_overlap_limit(const struct orion_gpu *gpu, uint64_t share_ns)
         uint64_t typical = atomic_load_explicit(&orion_gpu_neighbour(gpu, i)->typical_ns, memory_order_relaxed);
         if (typical / LIMIT_OF_TYPICAL < limit) limit = typical / LIMIT_OF_TYPICAL;
     }
+    uint64_t whole = orion_gpu_policy(gpu)->window_ns;
+    if (share_ns < whole) limit = limit * (share_ns / ORION_MICROSECOND) / (whole / ORION_MICROSECOND);
     return limit > share_ns ? limit : share_ns;
 }
 

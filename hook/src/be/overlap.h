@@ -26,8 +26,9 @@ bool orion_overlap_may_move(struct orion_process *process, const struct orion_wo
  * overlap now. */
 bool orion_overlap_is_permitted(const struct orion_gpu *gpu);
 
-/* How much be work may be in flight while hp is idle. An arriving hp shares the GPU with this work until the work is
- * complete. So the limit is a small part of hp's typical busy period, and at least the client's share of the window. */
+/* How much of the client's work may be in flight while hp is idle. An arriving hp shares the GPU with all be work until that is
+ * complete. So the limit is a small part of hp's typical busy period, divided among the clients as the window is, and at least the
+ * client's share of the window. */
 uint64_t orion_overlap_limit(const struct orion_gpu *gpu, uint64_t share_ns);
 
 /* Whether a kernel should run on a part of the SMs although hp is idle, because the kernel would occupy all SMs for too
