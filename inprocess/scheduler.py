@@ -138,6 +138,7 @@ class Scheduler:
         """
         if not 0 <= (index := operator.index(index)) < len(self._roles):
             raise IndexError(f"there is no client {index}; the scheduler has {len(self._roles)}")
+        self._require_running()
         _make_torch_current()
         before = _bound.client
         entry_points.bind(index)
@@ -155,15 +156,22 @@ class Scheduler:
         """Change the policy, from the next launch on. A setting whose argument is None keeps its value.
 
         Raises:
+            SchedulerError: the scheduler has stopped.
             ValueError: a policy or budget is invalid.
         """
+        self._require_running()
         wanted = self.policy if policy is None else policy
         budget = self.max_slowdown if max_slowdown is None else max_slowdown
         entry_points.set_policy(*_checked_policy(wanted, budget))
         self.policy, self.max_slowdown = wanted, budget
 
     def snapshot(self) -> list[Figures]:
-        """Return the figures of each client so far, in the order of the clients' numbers."""
+        """Return the figures of each client so far, in the order of the clients' numbers.
+
+        Raises:
+            SchedulerError: the scheduler has stopped.
+        """
+        self._require_running()
         return [_figures_of(index, role) for index, role in enumerate(self._roles)]
 
     def stop(self) -> None:
@@ -171,6 +179,11 @@ class Scheduler:
         if self._runs:
             self._runs = False
             entry_points.stop()
+
+    def _require_running(self) -> None:
+        """Without this, calls would act on the clients of the scheduler that runs now."""
+        if not self._runs:
+            raise entry_points.SchedulerError("this scheduler has stopped")
 
     def __enter__(self) -> Self:
         return self

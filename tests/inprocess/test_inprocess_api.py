@@ -34,9 +34,8 @@ def test_errors_name_the_cause(preloaded: dict[str, str]) -> None:
     assert "a scheduler runs already; orion_stop_scheduler() ends it" in errors
     assert "there is no client 2; the scheduler has 2" in errors
     assert "the calling thread has no CUDA context on the scheduler's GPU; use the GPU in it first" in errors
-    assert (
-        errors.count("no scheduler runs; orion_start_scheduler() starts it") == 4
-    )  # for every call on a stopped scheduler
+    assert errors.count("this scheduler has stopped") == 6  # for every call on it
+    assert errors.count("no scheduler runs; orion_start_scheduler() starts it") == 1
 
 
 def test_without_the_hook_the_error_names_the_remedy(bare_machine: Machine) -> None:
