@@ -23,6 +23,7 @@
 #include "process/report.h"
 #include "slices/time_slice.h"
 #include "streams/capture.h"
+#include "streams/client_order.h"
 #include "streams/stream_records.h"
 #include "streams/recordings.h"
 
@@ -43,6 +44,7 @@ void orion_work_begin(struct orion_work *work)
     if (process == NULL) return;
     struct orion_stream_record *stream_record = orion_stream_record_of(process, work->stream);
     if (stream_record == NULL || orion_capture_records(process, work->stream)) return;
+    orion_client_order_keep(process, stream_record);
     struct orion_gpu *gpu = stream_record->gpu;
     uint32_t role = atomic_load_explicit(&gpu->role, memory_order_relaxed);
     work->expected_ns = 0;
@@ -106,6 +108,9 @@ void orion_operation_begin(struct orion_stream_name stream)
     struct orion_process *process = orion_process_if_managed();
     struct orion_stream_record *stream_record = record_of_be(process, stream);
     if (stream_record != NULL) orion_driver_order_operation(process, stream_record);
+    if (process == NULL || !orion_client_order_matters(process)) return;
+    stream_record = orion_stream_record_of(process, stream);
+    if (stream_record != NULL) orion_client_order_keep(process, stream_record);
 }
 
 /* -- Events ---------------------------------------------------------------------------------------------------------- */
@@ -117,6 +122,7 @@ void orion_event_recording(struct orion_recording *recording)
     if (process == NULL) return;
     struct orion_stream_record *stream_record = orion_stream_record_of(process, recording->stream);
     if (stream_record == NULL || orion_capture_records(process, recording->stream)) return;
+    orion_client_order_keep(process, stream_record);
     recording->waits = 0;
     if (is_be(stream_record)) {
         orion_driver_order_operation(process, stream_record);

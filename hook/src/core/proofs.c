@@ -15,6 +15,7 @@
 #include "process/gpu.h"
 #include "process/process.h"
 #include "streams/capture.h"
+#include "streams/client_order.h"
 #include "streams/recordings.h"
 #include "streams/stream_records.h"
 
@@ -146,6 +147,7 @@ void orion_proof_begin(struct orion_proof *proof)
     } else if (proof->scope == ORION_PROOF_STREAM) {
         proof->stream_record = orion_stream_record_of(process, proof->stream);
         if (proof->stream_record != NULL) {
+            if (orion_client_order_matters(process)) orion_client_order_put_before_own(process, proof->stream_record);
             proof->returned = atomic_load(&proof->stream_record->returned) + proof->of_itself;
             proof->waits = orion_driver_order_waits(proof->stream_record);
         }

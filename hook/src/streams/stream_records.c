@@ -4,6 +4,7 @@
 #include "process/gpu.h"
 #include "process/process.h"
 #include "streams/capture.h"
+#include "streams/client_order.h"
 #include "system/log.h"
 #include "system/mix.h"
 #include "system/system.h"
@@ -72,6 +73,7 @@ static struct orion_stream_record *claimed(struct orion_process *process, struct
     stream_record->order = shared ? ORION_ORDER_NONE : place->order;
     stream_record->gpu = gpu;
     if (shared) atomic_store(&orion_stream_records(process)->overflowed, 1);
+    orion_client_order_begin(process, stream_record);
     uint32_t index = orion_stream_record_index(process, stream_record),
              used = atomic_load(&orion_stream_records(process)->high_water);
     while (used <= index && !atomic_compare_exchange_weak(&orion_stream_records(process)->high_water, &used, index + 1)) {}
@@ -210,6 +212,7 @@ static __attribute__((noinline, cold)) struct orion_stream_record *stream_record
         stream_record->order = order_of(stream);
     }
     if (stream_record != NULL && stream_record->order == ORION_ORDER_UNKNOWN) return stream_record; /* the next call asks again */
+    if (by_client && stream_record != NULL) orion_client_order_found(process, stream_record);
     *remembered_of(stream.handle) =
         (struct remembered){stream.handle, context, epoch, stream.per_thread, stream_record == NULL, stream_record};
     return stream_record;

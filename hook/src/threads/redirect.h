@@ -4,10 +4,10 @@
  *
  * The own stream is non-blocking and has the client's priority (hp: the greatest of the device; be: the least).
  * Rejected: blocking own streams, because one call on the legacy stream by any thread would make all clients of the
- * process wait for each other. Within a client, calls have the same order as on the legacy stream. A copy that names no
- * stream runs on the own stream, and the hook waits for the copy. When the program binds a thread, the own stream waits
- * for the work that is in the legacy stream at that moment. When the program unbinds the thread, the legacy stream
- * waits for the own stream.
+ * process wait for each other. Within a client, calls have the same order as on the legacy stream, also with the
+ * client's blocking streams (streams/client_order.h). A copy that names no stream runs on the own stream, and the hook
+ * waits for the copy. When the program binds a thread, the own stream waits for the work that is in the legacy stream at
+ * that moment. When the program unbinds the thread, the legacy stream waits for the own stream.
  *
  * cuCtxSynchronize becomes a wait for the client's streams only: hp must not wait for be's work, and be must not wait
  * for hp's next request. */

@@ -137,6 +137,59 @@ void a_context_synchronise_waits_for_its_own_client(void)
     CHECK(marks[0] > hp_worked_until);
 }
 
+/* Returns after how many milliseconds the second stream's work is complete that began behind the first one's. */
+static uint64_t complete_after(CUstream first, CUstream second, void (*then)(CUstream))
+{
+    uint64_t began = now();
+    launch(first, 30);
+    if (then != NULL) then(second);
+    DONE(cuStreamSynchronize(second));
+    uint64_t took = (now() - began) / MS;
+    DONE(cuCtxSynchronize());
+    return took;
+}
+static void launches_more(CUstream stream) { launch(stream, 1); }
+static void records_an_event(CUstream stream)
+{
+    CUevent recorded;
+    DONE(cuEventCreate(&recorded, CU_EVENT_DISABLE_TIMING));
+    DONE(cuEventRecord(recorded, stream));
+    DONE(cuEventSynchronize(recorded));
+    DONE(cuEventDestroy(recorded));
+}
+static void CUDA_CB notes_the_time(void *unused) { (void)unused, marks[2] = now(); }
+static void calls_the_host(CUstream stream) { DONE(cuLaunchHostFunc(stream, notes_the_time, NULL)); }
+static void (*const actions[])(CUstream) = {launches_more, records_an_event, calls_the_host};
+/* As the driver orders them with the legacy stream. */
+static void works_in_a_blocking_stream(void)
+{
+    CUstream stream, free;
+    DONE(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    DONE(cuStreamCreate(&free, CU_STREAM_NON_BLOCKING));
+    for (unsigned i = 0; i < sizeof actions / sizeof *actions; i++) {
+        CHECK(complete_after(stream, NULL, actions[i]) >= 29);
+        CHECK(complete_after(NULL, stream, actions[i]) >= 29);
+    }
+    CHECK(complete_after(stream, NULL, NULL) >= 29); /* the legacy stream is idle when all blocking ones are */
+    launch(stream, 30);
+    CHECK(cuStreamQuery(NULL) == CUDA_ERROR_NOT_READY);
+    DONE(cuStreamDestroy(stream));
+    DONE(cuStreamCreate(&stream, CU_STREAM_DEFAULT)); /* perhaps with the same handle and record */
+    CHECK(complete_after(NULL, stream, launches_more) >= 29);
+    launch(free, 300);
+    records_an_event(NULL);
+    CHECK(cuStreamQuery(free) == CUDA_ERROR_NOT_READY);
+    DONE(cuStreamDestroy(stream));
+    DONE(cuStreamDestroy(free));
+}
+void blocking_streams_keep_the_order(void)
+{
+    CHECK(start(2) == 0);
+    CHECK(set_policy(ORION_SCHEDULER_NONE, 1000) == 0);
+    all_of(BE, works_in_a_blocking_stream);
+    all_of(HP, works_in_a_blocking_stream);
+}
+
 /* The driver completes the work of a destroyed stream. No handle names it any more. */
 static void destroys_a_busy_stream(void)
 {

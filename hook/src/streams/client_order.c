@@ -1,0 +1,65 @@
+#include "streams/client_order.h"
+
+#include "generated/driver.h"
+#include "streams/capture.h"
+#include "streams/own_streams.h"
+
+static bool is_own(struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    return orion_owner_of(process, orion_stream_record_handle(stream_record)) != 0;
+}
+
+void orion_client_order_found(struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    if (stream_record->order == ORION_ORDER_BLOCKING) atomic_store(&orion_client_orders(process)->used, 1);
+}
+
+void orion_client_order_begin(struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    uint32_t index = orion_stream_record_index(process, stream_record);
+    atomic_store(&orion_client_orders(process)->seen[index].by_own, 0);
+    atomic_store(&orion_client_orders(process)->seen[index].of_own, 0);
+}
+
+/* A launch that is still in the driver is not waited for, and counts as new later. */
+static void follow(struct orion_process *process, const struct orion_stream_record *stream_record,
+                   const struct orion_stream_record *other, _Atomic uint64_t *seen)
+{
+    uint64_t returned = atomic_load(&other->returned);
+    if (orion_stream_record_is_drained(other) || atomic_load(seen) == returned + 1) return;
+    if (orion_capture_records(process, other->stream)) return;
+    struct orion_relaxed relaxed = orion_capture_relax();
+    CUevent event = orion_stream_record_event(other, CU_EVENT_DISABLE_TIMING);
+    if (event != NULL) {
+        if (orion_driver.cuEventRecord(event, orion_stream_record_handle(other)) == CUDA_SUCCESS &&
+            orion_driver.cuStreamWaitEvent(orion_stream_record_handle(stream_record), event, 0) == CUDA_SUCCESS)
+            atomic_store(seen, returned + 1);
+        orion_driver.cuEventDestroy_v2(event);
+    }
+    orion_capture_unrelax(&relaxed);
+}
+
+static void follow_all(struct orion_process *process, const struct orion_stream_record *stream_record, bool own)
+{
+    struct orion_client_orders *orders = orion_client_orders(process);
+    if (orion_capture_records(process, stream_record->stream)) return;
+    ORION_EACH_STREAM_RECORD(other, process, stream_record->gpu) {
+        if (atomic_load(&other->state) != ORION_STREAM_RECORD_READY || other->context != stream_record->context) continue;
+        if (other->green != stream_record->green) continue;
+        const struct orion_stream_record *blocking = own ? other : stream_record;
+        if (blocking->order != ORION_ORDER_BLOCKING || (!own && !is_own(process, other))) continue;
+        uint32_t index = orion_stream_record_index(process, blocking);
+        follow(process, stream_record, other, own ? &orders->seen[index].by_own : &orders->seen[index].of_own);
+    }
+}
+
+void orion_client_order_put(struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    bool own = is_own(process, stream_record);
+    if (own || stream_record->order == ORION_ORDER_BLOCKING) follow_all(process, stream_record, own);
+}
+
+void orion_client_order_put_before_own(struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    if (is_own(process, stream_record)) follow_all(process, stream_record, true);
+}

@@ -1,0 +1,47 @@
+/* Clients that are threads: keeps the order between a client's default stream and its blocking streams.
+ *
+ * The driver orders the legacy stream with all blocking streams, which are those of cudaStreamCreate, and CuPy's and Numba's. The client's
+ * own stream, which replaces the legacy one, is not blocking (threads/redirect.h). So before each call on the one, the hook makes that stream
+ * wait for the work of the other. Only what is launched counts: a stream that itself only waits for an event is not waited for.
+ *
+ * Other clients and threads pay one comparison for it. A program without blocking streams pays one more in its clients. */
+#ifndef ORION_CLIENT_ORDER_H
+#define ORION_CLIENT_ORDER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "process/gpu.h"
+#include "process/process.h"
+#include "streams/stream_records.h"
+
+struct orion_client_orders {
+    _Atomic uint32_t used; /* 1: some client has a blocking stream */
+    /* Of a blocking stream, by the index of its record: the `returned`, + 1, of the work for which a wait was put into the own stream, and of
+     * the own stream's work for which one was put into this stream. 0: none was. */
+    struct { _Atomic uint64_t by_own, of_own; } seen[ORION_STREAM_RECORDS];
+};
+ORION_PART(client_orders)
+
+static inline bool orion_client_order_matters(const struct orion_process *process)
+{
+    return atomic_load_explicit(&orion_client_orders(process)->used, memory_order_relaxed) != 0;
+}
+
+/* Called with the record of a stream that a client uses, when the hook has found it, and when another stream has got it. */
+void orion_client_order_found(struct orion_process *process, const struct orion_stream_record *stream_record);
+void orion_client_order_begin(struct orion_process *process, const struct orion_stream_record *stream_record);
+
+/* Makes the stream wait. The second one only if it is an own stream: the legacy stream is idle when all blocking streams are. */
+void orion_client_order_put(struct orion_process *process, const struct orion_stream_record *stream_record);
+void orion_client_order_put_before_own(struct orion_process *process, const struct orion_stream_record *stream_record);
+
+/* Before a call that puts something into the stream. */
+static inline void orion_client_order_keep(struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    if (__builtin_expect(stream_record->gpu->client != 0, 0) && orion_client_order_matters(process))
+        orion_client_order_put(process, stream_record);
+}
+
+#endif
