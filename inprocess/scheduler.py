@@ -125,9 +125,9 @@ class Scheduler:
     def client(self, index: int) -> Iterator[Client]:
         """Bind the calling thread to a client during a `with` block. The blocks may be nested.
 
-        In the block, the client's own stream replaces the thread's default stream and torch's current stream. Work that
-        other threads put on the default stream before the block completes before the client's work. Work that they put
-        on the default stream later runs after the client's work.
+        In the block, the client's own stream replaces the thread's default stream and torch's current stream, and torch
+        runs backward passes in this thread. Work that other threads put on the default stream before the block
+        completes before the client's work. Work that they put on the default stream later runs after the client's work.
 
         Args:
             index: the client's number, from 0.
@@ -145,7 +145,7 @@ class Scheduler:
         _bound.client = index
         try:
             bound = Client(index, self._roles[index])
-            with _torch_stream(bound):
+            with _torch_settings(bound):
                 yield bound
         finally:
             _bound.client = before
@@ -246,9 +246,15 @@ def _make_torch_current() -> None:
         torch.cuda.current_stream().query()
 
 
-def _torch_stream(client: Client) -> Any:
-    """Return torch's context manager for the client's stream, so that torch's allocator knows the stream."""
+@contextlib.contextmanager
+def _torch_settings(client: Client) -> Iterator[None]:
+    """Make the client's stream torch's current one, so that torch's allocator knows it; keep backward in this thread.
+
+    torch has one thread for the backward passes on a GPU. A launch of be that waits there for hp would hold up hp's.
+    """
     torch = _torch()
     if torch is None:
-        return contextlib.nullcontext()
-    return torch.cuda.stream(torch.cuda.ExternalStream(client.stream))
+        yield
+        return
+    with torch.cuda.stream(torch.cuda.ExternalStream(client.stream)), torch.autograd.set_multithreading_enabled(False):
+        yield

@@ -1,11 +1,15 @@
 """`orion.inprocess` in real programs with the hook preloaded, on the simulated GPU."""
 
+import contextlib
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from orion.inprocess import Client, scheduler
 from tests.hook.harness import Machine
 
 PROGRAM = Path(__file__).with_name("threads_program.py")
@@ -51,3 +55,27 @@ def test_a_process_with_a_slot_is_refused_before_it_uses_its_gpu(bare_machine: M
     done = run(environment, "in_a_slot")
     assert done.returncode == 0, done.stderr
     assert "this process is a node agent's client" in done.stdout
+
+
+def test_in_a_clients_block_torch_uses_its_stream_and_runs_backward_in_its_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """torch has one thread for the backward passes on a GPU. There hp's would wait while be's launch waits for hp."""
+    settings: list[object] = []
+
+    def setting(name: str) -> Callable[[object], contextlib.AbstractContextManager[None]]:
+        @contextlib.contextmanager
+        def block(value: object) -> Iterator[None]:
+            settings.append((name, value))
+            yield
+            settings.append(name)
+
+        return block
+
+    cuda = SimpleNamespace(is_available=lambda: True, stream=setting("stream"), ExternalStream=hex)
+    autograd = SimpleNamespace(set_multithreading_enabled=setting("threads"))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, autograd=autograd))
+    monkeypatch.setattr(Client, "stream", 0x70)
+    with scheduler._torch_settings(Client(0, "be")):
+        assert settings == [("stream", "0x70"), ("threads", False)]
+    assert settings[2:] == ["threads", "stream"]
