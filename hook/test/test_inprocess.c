@@ -34,13 +34,14 @@ static CUresult CUDAAPI priorities(int *least, int *greatest)
     return CUDA_SUCCESS;
 }
 static _Thread_local void (*during_synchronise)(void);
+static CUstream destroyed; /* meanwhile */
 static CUresult CUDAAPI done_stream(CUstream stream)
 {
     (void)stream;
     void (*call)(void) = during_synchronise;
     during_synchronise = NULL;
     if (call != NULL) call();
-    return CUDA_SUCCESS;
+    return call != NULL && stream == destroyed ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 static CUstream ended; /* a stream that ended with its context; no call may use it */
 static CUresult CUDAAPI record(CUevent event, CUstream stream)
@@ -71,6 +72,7 @@ static void fake_threads_driver(void)
     orion_driver.cuEventCreate = fake_event_create;
     orion_driver.cuEventDestroy_v2 = fake_event_destroy;
     orion_driver.cuEventQuery = fake_event_query;
+    orion_driver.cuEventSynchronize = fake_event_query;
     orion_driver.cuEventRecord = record;
     orion_driver.cuEventElapsedTime_v2 = elapsed;
     orion_driver.cuThreadExchangeStreamCaptureMode = fake_exchange;
@@ -159,6 +161,25 @@ static void launch_while_the_scheduler_stops(void)
     during_synchronise = launch_late;
     CHECK(orion_stop_scheduler() == 0 && during_synchronise == NULL);
     CHECK(orion_start_scheduler(CLIENTS) == 0 && orion_set_client_role(0, ORION_CLIENT_HP) == 0);
+    CHECK(orion_stop_scheduler() == 0);
+}
+
+/* Another thread of the client destroys a stream, as it may while a thread waits for the context. */
+static void destroy_a_stream(void)
+{
+    destroyed = (CUstream)(uintptr_t)0x600000;
+    CHECK(!orion_stream_ending(destroyed));
+}
+static void wait_for_another(void) { during_synchronise = destroy_a_stream; } /* the first wait is for the own stream */
+static void destroy_a_stream_while_a_thread_waits(void)
+{
+    CUresult result;
+    CHECK(orion_start_scheduler(CLIENTS) == 0 && orion_set_client_idx(CLIENTS - 1) == 0);
+    launch(CLIENTS - 1, (CUstream)(uintptr_t)0x600000);
+    launch(CLIENTS - 1, NULL);
+    during_synchronise = wait_for_another;
+    CHECK(orion_synchronised_client(NULL, &result) && result == CUDA_SUCCESS);
+    CHECK(during_synchronise == NULL && destroyed != NULL);
     CHECK(orion_stop_scheduler() == 0);
 }
 
@@ -252,6 +273,7 @@ int main(void)
     for (unsigned i = 0; i < CLIENTS; i++) CHECK(atomic_load(&launched[i]) == UINT64_C(2) * ROUNDS * THREADS / CLIENTS);
     end_a_context_while_a_thread_is_bound();
     launch_while_the_scheduler_stops();
+    destroy_a_stream_while_a_thread_waits();
     a_scheduler_leaves_no_partition();
     return 0;
 }

@@ -177,7 +177,21 @@ static bool await_destroyed(struct orion_process *process, struct orion_stream_r
     return orion_stream_record_is_drained(stream_record) || atomic_load(&process->captures) > 0;
 }
 
-/* The program must not destroy a stream during this call. Without the hook it must not do so either. */
+/* Waits for the work of one of the client's streams. False: only a wait for the whole context can, as some streams have no record of their own,
+ * or no handle in this context. Another thread of the client may destroy the stream meanwhile. */
+static bool synchronised(struct orion_process *process, struct orion_stream_record *stream_record, CUstream own, CUresult *result)
+{
+    CUstream stream = orion_stream_record_handle(stream_record);
+    if (atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY) return await_destroyed(process, stream_record);
+    if (orion_stream_record_is_shared(process, stream_record)) return false;
+    if (stream_record->green != NULL && !orion_stream_record_has_handle(process, stream_record)) return false;
+    if (stream == own) return true;
+    *result = synchronise(process, stream);
+    if (*result == CUDA_SUCCESS || atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY) return true;
+    *result = CUDA_SUCCESS;
+    return await_destroyed(process, stream_record);
+}
+
 bool orion_synchronised_client(CUcontext context, CUresult *result)
 {
     CUstream own = orion_redirected(NULL);
@@ -188,15 +202,9 @@ bool orion_synchronised_client(CUcontext context, CUresult *result)
     *result = synchronise(process, own);
     ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
         if (*result != CUDA_SUCCESS) break;
-        if (!orion_stream_record_is_in(stream_record, context)) continue;
-        bool has_ended = atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY;
-        if (has_ended && await_destroyed(process, stream_record)) continue;
-        /* Some streams have no record of their own, or no handle in this context: synchronise the whole context. */
-        if (has_ended) return false;
-        if (orion_stream_record_is_shared(process, stream_record)) return false;
-        if (stream_record->green != NULL && !orion_stream_record_has_handle(process, stream_record)) return false;
-        if (orion_stream_record_handle(stream_record) != own)
-            *result = synchronise(process, orion_stream_record_handle(stream_record));
+        bool lives = atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY;
+        if (!lives && orion_stream_record_is_drained(stream_record)) continue; /* another stream may get the record at any time */
+        if (orion_stream_record_is_in(stream_record, context) && !synchronised(process, stream_record, own, result)) return false;
     }
     return true;
 }
