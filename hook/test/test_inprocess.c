@@ -37,7 +37,6 @@ static _Thread_local void (*during_synchronise)(void);
 static CUstream destroyed; /* meanwhile */
 static CUresult CUDAAPI done_stream(CUstream stream)
 {
-    (void)stream;
     void (*call)(void) = during_synchronise;
     during_synchronise = NULL;
     if (call != NULL) call();

@@ -28,6 +28,8 @@ def test_scenario(bare_machine: Machine, scenario: str) -> None:
     if scenario == "a_client_of_an_agent_is_refused":
         bare_machine.start_agent()
         slots = ["be-0"]
+    if scenario == "a_synchronise_of_another_gpus_context_waits_for_it":
+        bare_machine.simulate(ORION_SIM_GPUS="2")
     if scenario == "the_environment_names_hp":
         more["ORION_HP_CLIENT"] = "0"
     environment = bare_machine.client_environment(bare_machine.client_root(*slots)) | more

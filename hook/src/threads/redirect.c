@@ -197,7 +197,8 @@ bool orion_synchronised_client(CUcontext context, CUresult *result)
     CUstream own = orion_redirected(NULL);
     if (own == NULL) return false;
     struct orion_process *process = orion_the_process;
-    if (context == NULL) context = orion_binding.context;
+    if (context != NULL && context != orion_binding.context) return false; /* it may be one of another GPU */
+    context = orion_binding.context;
     const struct orion_gpu *gpu = orion_inprocess(process)->gpus[orion_binding.client - 1];
     *result = synchronise(process, own);
     ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {

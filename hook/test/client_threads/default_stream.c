@@ -190,6 +190,25 @@ void blocking_streams_keep_the_order(void)
     all_of(HP, works_in_a_blocking_stream);
 }
 
+/* The scheduler manages one GPU. */
+static void synchronises_the_other_gpu(void)
+{
+    DONE(cuStreamQuery(NULL));
+    DONE(cuCtxPushCurrent(second));
+    initialise_kernel();
+    marks[2] = now();
+    launch(NULL, 50);
+    DONE(cuCtxPopCurrent(&second));
+    DONE(cuCtxSynchronize_v2(second));
+    CHECK(now() > marks[2] + 49 * MS);
+}
+void a_synchronise_of_another_gpus_context_waits_for_it(void)
+{
+    CHECK(start(2) == 0);
+    DONE(cuDevicePrimaryCtxRetain(&second, 1));
+    all_of(HP, synchronises_the_other_gpu);
+}
+
 /* The driver completes the work of a destroyed stream. No handle names it any more. */
 static void destroys_a_busy_stream(void)
 {

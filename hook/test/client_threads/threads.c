@@ -49,17 +49,22 @@ uint64_t now(void)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-void initialise(void)
+void initialise_kernel(void)
 {
     static const char text[] = "orion-sim 1\nkernel timed duration_us=@0 sms=@1 params=8,4\n";
-    CUdevice device;
     CUmodule module;
+    DONE(cuModuleLoadData(&module, text));
+    DONE(cuModuleGetFunction(&timed, module, "timed"));
+}
+
+void initialise(void)
+{
+    CUdevice device;
     DONE(cuInit(0));
     DONE(cuDeviceGet(&device, 0));
     DONE(cuDevicePrimaryCtxRetain(&context, device));
     DONE(cuCtxSetCurrent(context));
-    DONE(cuModuleLoadData(&module, text));
-    DONE(cuModuleGetFunction(&timed, module, "timed"));
+    initialise_kernel();
 }
 
 /* The grid has more blocks than the GPU can run at once, so the hook may move the kernel to fewer SMs. */

@@ -34,7 +34,8 @@ struct orion_client_figures figures(int client);
 /* -- The device --------------------------------------------------------------------------------------------------------- */
 
 extern CUfunction timed;
-void initialise(void); /* retains the primary context and loads `timed` into it; call it again after a reset */
+void initialise_kernel(void); /* loads `timed` into the current context */
+void initialise(void);        /* retains the primary context and loads `timed` into it; call it again after a reset */
 
 /* Launches a kernel on fewer than half of the SMs, so that two such kernels can run at the same time. */
 void launch(CUstream stream, uint64_t milliseconds);
