@@ -10,6 +10,7 @@
 #include "be/partition.h"
 #include "core/core.h"
 #include "core/lifetimes.h"
+#include "hp/busy.h"
 #include "streams/stream_records.h"
 #include "system/system.h"
 #include "threads/inprocess.h"
@@ -182,6 +183,22 @@ static void destroy_a_stream_while_a_thread_waits(void)
     CHECK(orion_stop_scheduler() == 0);
 }
 
+/* The budget counts launches, also once a record of one client's stream has become that of another one's. */
+static void count_launches_of_each_client(void)
+{
+    CUstream stream = (CUstream)(uintptr_t)0x610000;
+    CHECK(orion_start_scheduler(2) == 0 && orion_set_client_idx(0) == 0);
+    for (int i = 0; i < 5; i++) launch(0, stream);
+    synchronise(stream);
+    orion_stream_ending(stream);
+    CHECK(orion_set_client_idx(1) == 0);
+    for (int i = 0; i < 2; i++) launch(1, stream);
+    CHECK(orion_stream_record_of(orion_the_process, (struct orion_stream_name){stream, false})->begun_before >= 5);
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK(orion_work_begun(orion_the_process, orion_inprocess(orion_the_process)->gpus[i]) == (i == 0 ? 5 : 2));
+    CHECK(orion_stop_scheduler() == 0);
+}
+
 /* -- Partitions -------------------------------------------------------------------------------------------------------- */
 
 static int partitions;
@@ -273,6 +290,7 @@ int main(void)
     end_a_context_while_a_thread_is_bound();
     launch_while_the_scheduler_stops();
     destroy_a_stream_while_a_thread_waits();
+    count_launches_of_each_client();
     a_scheduler_leaves_no_partition();
     return 0;
 }

@@ -14,11 +14,14 @@
 /* How often the drain thread checks work that no call waits for, so that `progress` grows. */
 #define PROVE_EVERY_NS (10 * ORION_MILLISECOND)
 
-static uint64_t work_begun(struct orion_process *process, const struct orion_gpu *gpu)
+uint64_t orion_work_begun(struct orion_process *process, const struct orion_gpu *gpu)
 {
-    uint64_t begun = 0;
-    ORION_EACH_STREAM_RECORD(stream_record, process, gpu)
+    /* A client's record page has its launches on stream records that are another client's now. */
+    uint64_t begun = gpu->client != 0 ? atomic_load_explicit(&gpu->record->launches, memory_order_relaxed) : 0;
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
         begun += atomic_load_explicit(&stream_record->begun, memory_order_relaxed);
+        if (gpu->client != 0) begun -= stream_record->begun_before;
+    }
     return begun;
 }
 
@@ -51,7 +54,7 @@ void orion_busy_began(struct orion_process *process, struct orion_gpu *gpu, enum
     atomic_store_explicit(&gpu->busy->heartbeat_ns, now, memory_order_relaxed);
     bool budgeted = orion_hp(gpu)->budget.open || orion_policy_overlaps(gpu);
     /* Excludes this launch, so that the new period includes it. */
-    uint64_t begun = budgeted ? work_begun(process, gpu) - 1 : 0;
+    uint64_t begun = budgeted ? orion_work_begun(process, gpu) - 1 : 0;
     if (change == ORION_BUSY_RESUMED) {
         if (budgeted) orion_budget_resumed(gpu, now, begun);
         return;
@@ -88,7 +91,7 @@ static void clear_since(_Atomic uint64_t *busy_since_ns, uint64_t since)
 
 static void note_closed(struct orion_process *process, struct orion_gpu *gpu, uint64_t since, uint64_t now)
 {
-    if (orion_hp(gpu)->budget.open) orion_budget_paused(gpu, now, work_begun(process, gpu));
+    if (orion_hp(gpu)->budget.open) orion_budget_paused(gpu, now, orion_work_begun(process, gpu));
     clear_since(&orion_hp(gpu)->busy_since_ns, since);
     clear_since(&gpu->record->busy_since_ns, since);
     if (since == 0 || now < since) return;
@@ -145,7 +148,7 @@ void orion_busy_try_close(struct orion_process *process, struct orion_gpu *gpu)
  * PROVE_EVERY_NS: each proof takes the driver's locks, which hp's launches need, too. */
 static void request_proof(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
 {
-    uint64_t begun = work_begun(process, gpu);
+    uint64_t begun = orion_work_begun(process, gpu);
     if (orion_policy_overlaps(gpu)) orion_budget_poll(gpu, now, begun);
     bool quiet = begun == atomic_load_explicit(&orion_hp(gpu)->seen_begun, memory_order_relaxed);
     atomic_store_explicit(&orion_hp(gpu)->seen_begun, begun, memory_order_relaxed);

@@ -21,6 +21,9 @@ struct orion_process;
 
 enum orion_busy_change { ORION_BUSY_SAME = 0, ORION_BUSY_OPENED = 1, ORION_BUSY_RESUMED = 2 };
 
+/* How many calls that put work on the GPU have begun so far; of a client that is a thread since its scheduler started. */
+uint64_t orion_work_begun(struct orion_process *process, const struct orion_gpu *gpu);
+
 /* Called before a launch. The state is BUSY when it returns. */
 static inline enum orion_busy_change orion_busy_set(struct orion_gpu *gpu)
 {

@@ -2,22 +2,13 @@
 #include <string.h>
 
 #include "be/state.h"
+#include "hp/busy.h"
 #include "process/policy.h"
 #include "process/process.h"
-#include "streams/stream_records.h"
 #include "threads/inprocess.h"
 #include "threads/virtual_gpu.h"
 
 #define EXPORTED __attribute__((visibility("default")))
-
-static uint64_t launches_of(struct orion_process *process, const struct orion_gpu *gpu)
-{
-    /* The record page has the launches on stream records that now belong to other streams. */
-    uint64_t launches = atomic_load(&gpu->record->launches);
-    ORION_EACH_STREAM_RECORD(stream_record, process, gpu)
-        launches += atomic_load_explicit(&stream_record->begun, memory_order_relaxed) - stream_record->begun_before;
-    return launches;
-}
 
 /* A bound thread may have the stream of the role that the client had. It looks for one again when a context ends, and so now. */
 static void change_role(struct orion_process *process, int client, uint32_t role)
@@ -36,7 +27,7 @@ EXPORTED int orion_set_client_role(int client, int role)
     if (process == NULL) return orion_inprocess_fail("no scheduler runs; orion_start_scheduler() starts it");
     if (!orion_inprocess_has(process, client)) result = orion_inprocess_fail("there is no client %d", client);
     else if (!known) result = orion_inprocess_fail("a role is hp (1) or be (2), not %d", role);
-    else if (launches_of(process, orion_inprocess(process)->gpus[client]) > 0)
+    else if (orion_work_begun(process, orion_inprocess(process)->gpus[client]) > 0)
         result = orion_inprocess_fail("client %d has begun to work, so its role cannot change", client);
     else change_role(process, client, (uint32_t)role);
     orion_inprocess_unlock(process);
@@ -64,7 +55,7 @@ EXPORTED int orion_client_figures(int client, struct orion_client_figures *figur
     struct orion_record_page *record = gpu->record;
     const struct orion_client_figures now = {
         .role = atomic_load(&gpu->role),
-        .launches = launches_of(process, gpu),
+        .launches = orion_work_begun(process, gpu),
         .gated_launches = atomic_load(&record->gated_launches),
         .gated_ns = atomic_load(&record->gated_ns),
         .window_waits = atomic_load(&record->window_waits),
