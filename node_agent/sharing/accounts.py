@@ -154,11 +154,13 @@ class Accounts(dict[str, Account]):
         ran_on, left = dict.fromkeys(held, 0.0), part
         if part and elapsed_ns:
             ran_on, left = self._beyond(part, held, reported, demands, elapsed_ns)
-        turns, beyond = sum(held.values()), {name: each * part for name, each in ran_on.items() if each}
+        beyond = {name: each * part for name, each in ran_on.items() if each}
+        # Added up for each: a difference of large numbers may be 0 where a slot has had next to nothing.
+        of_others = {name: sum([each for other, each in held.items() if other != name]) for name in beyond}
         for name, account in self.items():
             account.progress.judge(held[name], demands[name], name in self.windows, hp_stall_ns)
             # What one slot used beyond its turns, it took from the turns of the others, but for hp's part of it.
-            lost = sum([each * held[name] / (turns - held[other]) for other, each in beyond.items()
+            lost = sum([each * held[name] / of_others[other] for other, each in beyond.items()
                         if other != name and held[name]]) if beyond else 0.0  # fmt: skip
             before = account.balance_ns
             lost = account.taken_from(lost, held[name])

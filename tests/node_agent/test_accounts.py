@@ -207,3 +207,17 @@ def test_a_report_of_hps_part_may_come_late() -> None:
     account, says = Account(usual_turn_ns=10.0 * MS), Demand(piece_ns=4 * MS)
     assert account.beyond(10.0 * MS, 5.0 * MS, 8.0 * MS, says, 25.0 * MS) == (0.0, 0.0)
     assert account.beyond(10.0 * MS, 0.0, 15.0 * MS, says, 25.0 * MS) == (3.0 * MS, 0.0)
+
+
+def test_a_rounding_error_of_what_hp_waited_for_stops_no_check() -> None:
+    """All that the second slot has had is what adding and subtracting left of hp's part of its turns."""
+    accounts = Accounts()
+    demands = {"a": Demand(reported_ns=30 * MS, piece_ns=3 * MS, ran_on_ns=MS), "b": Demand(reported_ns=MS)}
+    accounts.keep(demands)
+    for name, account in accounts.items():
+        account.wants, account.piece_ns = True, demands[name].piece_ns
+    accounts["a"].turns_ns = 20 * MS
+    accounts["b"].closed_ns = 5e-10
+    accounts.divide()
+    accounts.charge(1_000 * MS, 0.8, demands, 25.0 * MS)
+    assert accounts["a"].was_charged_ns > 16 * MS
