@@ -22,6 +22,8 @@ _VARIED, _VARIED_BESIDE_HP = 0.2, 0.4
 turns. Beside an hp client whose period is about the cycle, the turns of some slots would also coincide with its work
 for long. What hp takes of turns comes back (beside_hp.py), but later. """
 _GOLDEN = 0.618_034
+_CLOSED_UP, _CLOSE = 3, 0.99
+""" Limits allow less in a shorter cycle, which is then shorter again: so often at most, and not for the last part. """
 _FORGOTTEN = 0.9
 """ At each check, the longest time between checks of late counts for this part of what it did. """
 
@@ -77,10 +79,7 @@ class Cycles:
         corrections = self._corrections(corrected, now_ns, begin_ns, turns)
         if self._accounts.taken:
             return self._around(order, now_ns, begin_ns, turns, corrections)
-        lengths = next_lengths(self._accounts, positive, corrections, cycle, self.shortest_ns)
-        if lengths and min([account.ceiling for account in self._accounts.values()]) >= 1:
-            # Turns of whole pieces may be shorter together.
-            cycle = sum(lengths.values())
+        cycle, lengths = self._closed_up(cycle, positive, corrections)
         at, until = begin_ns, now_ns + PLAN_NS
         plans = {}
         lasting = [name for name, share in positive.items() if share > 0.999_999]
@@ -91,6 +90,22 @@ class Cycles:
             plans[name] = self._planned(name, turns, (at, at + length), cycle, until)
             at += length
         return Planned(plans, begin_ns, cycle)
+
+    def _closed_up(
+        self, cycle_ns: int, shares: Mapping[str, float], corrections: Mapping[str, float]
+    ) -> tuple[int, dict[str, int]]:
+        """Return the lengths of turns, and of the cycle: turns of whole pieces may be shorter together than planned."""
+        lengths = next_lengths(self._accounts, shares, corrections, cycle_ns, self.shortest_ns)
+        for _ in range(_CLOSED_UP):
+            ceilings, together = [self._accounts[name].ceiling for name in lengths], sum(lengths.values())
+            if max(ceilings, default=0.0) < 1:
+                break
+            if together > _CLOSE * cycle_ns or min(ceilings) >= 1:
+                return together, lengths
+            cycle_ns = together
+            self._expect(cycle_ns)
+            lengths = next_lengths(self._accounts, shares, corrections, cycle_ns, self.shortest_ns)
+        return cycle_ns, lengths
 
     def _planned(self, name: str, turns: Mapping[str, Turn], turn: Turn, cycle_ns: int, until_ns: int) -> Plan:
         """Return the plan of a slot that has ``turn`` in each cycle, or once before the plan ends."""
@@ -121,10 +136,14 @@ class Cycles:
         usual = max(usual, len(shares) * self._average_ns)
         varied = round(usual * self._varied)
         cycle = self.joint_ns if self._accounts.taken else varied
-        repeats = max(1.0, self._between_ns / cycle)
-        for account in self._accounts.values():
-            account.expect(cycle, repeats, handover)
+        self._expect(cycle, handover)
         return cycle
+
+    def _expect(self, cycle_ns: int, handover_ns: float | None = None) -> None:
+        """Tell the accounts the length of the next cycles, and what a handover costs as a rule; None: as before."""
+        repeats = max(1.0, self._between_ns / cycle_ns)
+        for account in self._accounts.values():
+            account.expect(cycle_ns, repeats, account.usual_handover_ns if handover_ns is None else handover_ns)
 
     def _around(
         self,

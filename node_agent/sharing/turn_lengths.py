@@ -128,16 +128,23 @@ def next_lengths(
             length = piece if length > piece / 2 else 0.0
         if length >= (allowed if account.once else shortest_ns):
             lengths[name] = length
-    if not lengths and full:  # all are in debt, or at their limits
-        able = [name for name in shares if accounts[name].allowance(shortest_ns)[0] >= shortest_ns]
-        lengths = dict.fromkeys(sorted(able, key=lambda name: corrections[name])[-1:], shortest_ns)
+    if full and not any(accounts[name].ceiling >= 1 for name in lengths):
+        # Those without a limit are in debt. But what limits leave of the cycle is nobody else's.
+        free = [name for name in shares if accounts[name].ceiling >= 1]
+        able = free or [name for name in shares if accounts[name].allowance(shortest_ns)[0] >= shortest_ns]
+        left = room_ns - sum([length + lost[name] for name, length in lengths.items()])
+        for name in sorted(able, key=lambda name: corrections[name])[-1:]:
+            # A piece that is longer would run on into the turns of others, to which the debt is owed.
+            if not lengths or (free and left - lost[name] >= max(shortest_ns, accounts[name].piece_ns)):
+                lengths[name] = shortest_ns  # it takes up what is left
     usable = max(0.0, room_ns - sum([lost[name] for name in lengths]))
     growing = {name for name in lengths if full and accounts[name].ceiling >= 1}
     fitted = _fitted(lengths, growing, usable)
     pieces = {name: accounts[name].piece_ns for name in fitted}
     if len(shares) > 1 and max(pieces.values(), default=0) > _SHORT_NS:
         fits = {name for name, piece in pieces.items() if piece <= accounts[name].usual_turn_ns}
-        fitted = in_whole_pieces(fitted, pieces, usable, fits)
+        limited = {name for name in fitted if accounts[name].ceiling < 1}
+        fitted = in_whole_pieces(fitted, pieces, usable, fits, limited)
     return {name: round(length + lost[name]) for name, length in fitted.items()}
 
 
@@ -152,7 +159,11 @@ def _fitted(lengths: Mapping[str, float], growing: Set[str], usable: float) -> d
 
 
 def in_whole_pieces(
-    lengths: Mapping[str, float], pieces: Mapping[str, int], usable_ns: float, fits: Set[str] = frozenset()
+    lengths: Mapping[str, float],
+    pieces: Mapping[str, int],
+    usable_ns: float,
+    fits: Set[str] = frozenset(),
+    limited: Set[str] = frozenset(),
 ) -> dict[str, float]:
     """Return lengths of turns that hold whole pieces; the turns of the other slots take up the difference.
 
@@ -161,6 +172,7 @@ def in_whole_pieces(
         pieces: the longest piece of each slot.
         usable_ns: what all turns may have together.
         fits: slots whose turns hold one piece at least.
+        limited: slots whose turns take up no time, because a limit allows no more.
 
     Returns:
         the lengths; the same ones if the other slots would have no time left.
@@ -175,6 +187,9 @@ def in_whole_pieces(
         others = sum(lengths.values()) - before
         left = min(others + before - after, usable_ns - after)
         if whole and left >= 0 and (not others or left >= others / 2):
-            scale = left / others if others else 1.0
-            return {name: whole.get(name, length * scale) for name, length in lengths.items()}
+            rest = {name: length for name, length in lengths.items() if name not in whole}
+            kept = {name: rest[name] for name in rest.keys() & limited} if left > others else {}
+            others, left = others - sum(kept.values()), left - sum(kept.values())
+            scale = left / others if others > 0 else 1.0
+            return {name: length * scale for name, length in rest.items()} | kept | whole
     return dict(lengths)

@@ -239,6 +239,29 @@ def test_a_limit_holds_on_average_beside_no_other_slot_if_long_kernels_come_afte
     assert 0.1 < tenant.used[-1] / (20_000 * MS) < 0.2 + kernel_ms / 20_000
 
 
+@pytest.mark.parametrize(
+    ("kernel_ms", "limit", "limited_ms"),
+    [(7, 0.05, 0), (11, 0.05, 0), (20, 0.05, 0), (11, 0.3, 0), (15, 0.3, 3), (8, 0.2, 5), (20, 0.5, 0)],
+)
+def test_beside_a_slot_with_a_limit_turns_of_whole_pieces_leave_no_gap(
+    kernel_ms: int, limit: float, limited_ms: int
+) -> None:
+    """The cycle is as short as its turns, and the limit holds there, too."""
+    tenants = {"a": Tenant(kernel_ms * MS), "b": Tenant(limited_ms * MS, limit=limit)}
+    run(tenants, 10)
+    free, limited = ((each.used[-1] - each.used[2 * SECOND]) / (8_000 * MS) for each in tenants.values())
+    assert limited == pytest.approx(limit, rel=0.1)
+    assert free + limited > 0.94  # handovers take 0.02 to 0.04
+
+
+@pytest.mark.parametrize(("kernel_ms", "limit"), [(45, 0.3), (80, 0.3), (80, 0.5), (500, 0.5)])
+def test_a_slot_whose_pieces_fit_into_no_turn_pays_its_debt_to_one_with_a_limit(kernel_ms: int, limit: float) -> None:
+    """Before that, what the limit leaves is not its, as its pieces would run on into the turns of the other slot."""
+    tenants = {"a": Tenant(kernel_ms * MS), "b": Tenant(0, limit=limit)}
+    run(tenants, 14)
+    assert tenants["b"].used[-1] - tenants["b"].used[2 * SECOND] > 0.7 * limit * 12_000 * MS
+
+
 @pytest.mark.parametrize("neighbours", [{}, {"b": 0}])
 def test_what_runs_on_while_hp_waits_for_it_counts_for_a_limit(neighbours: dict[str, int]) -> None:
     limited = Tenant(2 * MS, limit=0.3)

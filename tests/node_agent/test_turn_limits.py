@@ -2,9 +2,10 @@
 
 import pytest
 
+from orion.node_agent.sharing.accounts import Accounts
 from orion.node_agent.sharing.demand import Demand
 from orion.node_agent.sharing.joint import Window
-from orion.node_agent.sharing.turn_lengths import TurnLengths
+from orion.node_agent.sharing.turn_lengths import TurnLengths, next_lengths
 from orion.node_agent.sharing.turns import Turns
 from tests.node_agent.modelled_gpu import MS, Tenant, means, run, shares
 
@@ -38,6 +39,21 @@ def test_a_neighbour_that_hands_back_and_asks_often_lifts_no_limit(limit: float)
     tenants = [Tenant(limit=limit, handover_ns=0), Tenant(), Tenant(burst_ns=MS, pause_ns=3 * MS)]
     windows = shares(run(tenants, 12.0), of_all=False)[0]
     assert sum(windows) / len(windows) < limit + 0.0005
+
+
+def test_a_slot_in_debt_has_what_limits_leave_of_a_cycle() -> None:
+    """Nobody else may have that time."""
+    accounts, shares = Accounts(), {"in debt": 0.5, "limited": 0.5}
+    accounts.keep(dict.fromkeys(shares, Demand()))
+    accounts["limited"].ceiling = 0.1
+    accounts["limited"].second.add(0, 1_000 * MS, 95.0 * MS)
+    for account in accounts.values():
+        account.expect(20 * MS, 4.0, 0.0)
+    found = next_lengths(accounts, shares, {"in debt": -30.0 * MS, "limited": 20.0 * MS}, 20 * MS, MS)
+    assert found == {"limited": 4 * MS, "in debt": 16 * MS}
+    accounts["limited"].ceiling = 0.9
+    found = next_lengths(accounts, shares, {"in debt": -30.0 * MS, "limited": 20.0 * MS}, 20 * MS, MS)
+    assert found == {"limited": 20 * MS}
 
 
 @pytest.mark.parametrize(("limit", "piece_ms"), [(0.3, 100), (0.3, 200), (0.5, 150)])
