@@ -48,9 +48,10 @@ class Requests:
         """Do what a notice asks for."""
         if isinstance(notice, join.Suspect):
             self._suspect(notice.client_index, notice.generation)
-        elif slot.role is layout.Role.BE and not slot.wishes.take():
-            # Beyond so many, the agent's next check sees what the clients want.
-            self._on_turn(slot, notice.wish)
+        elif slot.role is layout.Role.BE:
+            bucket = slot.asks if notice.wish == join.TurnWish.WANTED else slot.hand_backs
+            if not bucket.take():  # beyond so many, the agent's next check sees what the clients want
+                self._on_turn(slot, notice.wish)
 
     def _may_hold(self, slot: Slot, wish: join.MemoryWish) -> join.CreditAnswer:
         client = self._wishing(slot, wish)

@@ -30,8 +30,11 @@ JOINS_BURST = 512
 """ How many clients may join a slot at once: all clients of a GPU. """
 JOINS_PER_SECOND = 50.0
 _WISHES_BURST, _WISHES_PER_SECOND = 64, 200.0
-""" How often its clients may hand back the turn or ask for one: each time the agent plans the GPU's turns again. And
-how often they may ask for more memory, and monitors for the grant. """
+""" How often its clients may ask for more memory, and monitors for the grant. """
+_HAND_BACKS_BURST, _HAND_BACKS_PER_SECOND, _ASKS_BURST, _ASKS_PER_SECOND = 32, 90.0, 64, 110.0
+""" How often its clients may hand back the turn, and ask for one: each time the agent plans the GPU's turns again. A
+client asks once after each time, so a client that pauses often is heard whenever it asks. If it were not, it would wait
+for 50 ms. """
 
 
 class Slot:
@@ -66,7 +69,8 @@ class Slot:
         """ The ResourceClaim that has the slot; None: none has. """
         self.knowledge = Knowledge(known)
         self.joins = TokenBucket(JOINS_BURST, JOINS_PER_SECOND)
-        self.wishes = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
+        self.hand_backs = TokenBucket(_HAND_BACKS_BURST, _HAND_BACKS_PER_SECOND)
+        self.asks = TokenBucket(_ASKS_BURST, _ASKS_PER_SECOND)
         self.memory_wishes = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
         self.room_wishes = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
         self.views = TokenBucket(_WISHES_BURST, _WISHES_PER_SECOND)
