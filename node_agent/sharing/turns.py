@@ -241,9 +241,13 @@ class Turns:
         return max(now_ns, min(end, begin + usual))
 
     def _plan(self, now_ns: int) -> None:
-        """Plan the next cycle. The turns of the cycle under way stay."""
+        """Plan the next cycle. The turns of the cycle under way stay, but one of a slot that wants nothing ends."""
         if self._accounts.taken:
             self._plan_around(now_ns)
+            return
+        holder, wanting = self._planned.holder(now_ns), self._accounts.apart
+        if holder is not None and wanting and holder not in wanting:
+            self._restart(now_ns, now_ns, after=holder)
             return
         boundary = self._planned.end_of_cycle(now_ns)
         self._write(now_ns, boundary, clipped(self._planned.under_way(now_ns), boundary))

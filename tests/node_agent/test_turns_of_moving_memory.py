@@ -91,3 +91,16 @@ def test_each_slot_has_its_part_of_long_cycles() -> None:
         for name, plan in turns.plans.items():
             had[name] += plan.time(now_ms * MS, (now_ms + 70) * MS)
     assert max(had.values()) < 1.1 * min(had.values())
+
+
+@pytest.mark.parametrize("rest", [{}, {"a": Demand(clients=0)}, {"a": Demand()}], ids=["ended", "has a limit", "idle"])
+def test_a_turn_of_a_slot_that_wants_nothing_any_more_ends_with_the_next_check(rest: dict[str, Demand]) -> None:
+    """Its process was killed, or is stopped, and has handed nothing back; turns last for seconds where memory moves."""
+    turns, now, works = Turns(), 1_000_000 * MS, Demand(launched=True, waiting=True, reported_ns=MS)
+    while now < 1_005_000 * MS or not turns.plans["a"].has_turn(now):
+        turns.look(now, 1.0, dict.fromkeys("abc", works), average_ns=2_000 * MS)
+        now += 25 * MS
+    for _ in range(6):
+        turns.look(now, 1.0, {"b": works, "c": works} | rest, average_ns=2_000 * MS)
+        now += 25 * MS
+    assert any(turns.plans[name].has_turn(now) for name in "bc")
