@@ -145,7 +145,7 @@ def _why_no_gpu() -> str:
         return "torch is not installed (`pip install torch`)"
     question = "import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)"
     try:
-        answer = subprocess.run([sys.executable, "-c", question], capture_output=True, timeout=120, check=False)
+        answer = subprocess.run([sys.executable, "-Pc", question], capture_output=True, timeout=120, check=False)
     except subprocess.TimeoutExpired:
         return "torch did not answer within two minutes"
     return "" if answer.returncode == 0 else "torch finds no NVIDIA GPU"

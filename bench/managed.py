@@ -233,7 +233,7 @@ class ManagedGPU:
 
     def _start(self) -> None:
         gpus = ["simulated", "--simulated-library", str(hook.simulated_driver())] if self._simulated else ["nvml"]
-        command = [sys.executable, "-c", AGENT, "--root", str(self._root), "--gpus", *gpus]
+        command = [sys.executable, "-Pc", AGENT, "--root", str(self._root), "--gpus", *gpus]
         self._agent = subprocess.Popen(
             [*command, "--metrics-address", "", "--hp-slots", "0", "--be-slots", "0", *self._options],
             env={**self._base, **_table(self._baselines)},

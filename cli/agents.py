@@ -76,7 +76,8 @@ def find_or_start(root: Path, simulated: bool) -> agent_pb2.Snapshot:
 
 def _start(root: Path, simulated: bool) -> agent_pb2.Snapshot:
     log = root / roots.AGENT_LOG
-    command = [sys.executable, "-m", "orion.cli", "agent", "--root", str(root), *_OPTIONS]
+    # -P: a file of the user's folder, such as queue.py, is no module of the agent.
+    command = [sys.executable, "-Pm", "orion.cli", "agent", "--root", str(root), *_OPTIONS]
     command += ["--simulated"] if simulated else []
     environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "ORION_ROOT")}
     with open(log, "ab") as output:

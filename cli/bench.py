@@ -273,7 +273,7 @@ def threads(
 
     extras.require("torch", "the measured threads use it")
     environment = preloading_environment(os.environ, hook.library(), None)
-    command = [sys.executable, "-m", "orion.bench.threads_cost", "--rounds", str(rounds), "--dtypes", dtypes]
+    command = [sys.executable, "-Pm", "orion.bench.threads_cost", "--rounds", str(rounds), "--dtypes", dtypes]
     command += ["--output", str(output)] * (output is not None) + ["--json"] * as_json
     sys.stdout.flush()
     os.execve(sys.executable, command, environment)

@@ -43,7 +43,7 @@ def launch(
         extras.require("torch", "--simulated runs stand-ins without it")
     driver = hook.simulated_driver() if simulated else None
     environment = launching.preloading_environment(os.environ, hook.library(), driver)
-    command = [sys.executable, "-m", "orion.bench.job_run", str(file), "--policy", policy]
+    command = [sys.executable, "-Pm", "orion.bench.job_run", str(file), "--policy", policy]
     command += ["--max-slowdown", str(max_slowdown), "--seed", str(seed)]
     command += ["--simulated"] * simulated + ["--json"] * as_json
     sys.stdout.flush()

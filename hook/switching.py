@@ -38,7 +38,7 @@ NO_MPS = "/nonexistent"
 _COMPUTE_MODE, _DEFAULT = 20, 0
 """ CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, and the mode that lets any number of processes have contexts. """
 
-COMMAND = (sys.executable, "-m", "orion.hook.switching")
+COMMAND = (sys.executable, "-Pm", "orion.hook.switching")
 NAME = "orion-switching"
 """ The process's name in the kernel, at most 15 characters. """
 

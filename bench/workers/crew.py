@@ -196,7 +196,7 @@ class Crew:
             prefix: Words before the command, such as `nice -n 10`.
             module: Module of the worker process.
         """
-        words = [*prefix, sys.executable, "-m", module, kind, json.dumps(dict(options))]
+        words = [*prefix, sys.executable, "-Pm", module, kind, json.dumps(dict(options))]
         with _interrupted_after():
             self._workers.append(Worker(name, _Process(words, environment)))
         return self._workers[-1]
@@ -220,7 +220,7 @@ class Crew:
         """
         more = json.dumps({} if scheduled else {"scheduler": None})
         specs = json.dumps([dict(client) for client in clients])
-        words = [*prefix, sys.executable, "-m", "orion.bench.workers.worker", "--threads", specs, more]
+        words = [*prefix, sys.executable, "-Pm", "orion.bench.workers.worker", "--threads", specs, more]
         with _interrupted_after():
             process = _Process(words, environment)
             workers = [Worker(f"{name} ({client['role']})", process, number) for number, client in enumerate(clients)]

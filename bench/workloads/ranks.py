@@ -54,7 +54,7 @@ class Job:
         self._file.flush()
         os.environ |= {"RANK": "0", "WORLD_SIZE": str(count), SHARED_FILE: self._file.name}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
-        words = [sys.executable, "-m", OTHER_RANK, kind, json.dumps(options)]
+        words = [sys.executable, "-Pm", OTHER_RANK, kind, json.dumps(options)]
         self._others = [
             subprocess.Popen(words, stdin=subprocess.PIPE, stdout=sys.stderr, env={**os.environ, "RANK": str(rank)})
             for rank in range(1, count)

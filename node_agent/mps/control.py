@@ -47,7 +47,7 @@ def program(simulated: bool, driver_root: Path) -> list[str]:
         Unavailable: the program was not found.
     """
     if simulated:
-        return [sys.executable, "-m", "orion.node_agent.mps.simulated_control"]
+        return [sys.executable, "-Pm", "orion.node_agent.mps.simulated_control"]
     if shutil.which(PROGRAM):
         if shutil.which(SERVER) is None:
             raise Unavailable(f"{PROGRAM} is in PATH, but {SERVER} is not: the driver's files are not complete")

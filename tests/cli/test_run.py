@@ -40,6 +40,14 @@ def test_the_first_run_starts_an_agent_and_the_next_finds_it(root: Path) -> None
     assert (root / "agent.log").exists()
 
 
+def test_the_agent_takes_no_module_from_the_folder_in_which_it_is_started(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "queue.py").write_text("raise SystemExit('not the queue of the standard library')")
+    command = [sys.executable, "-P", *ORION[1:], "run", "--simulated", "--root", str(root), "--priority", "be", "true"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE)
+    assert done.returncode == 0, done.stderr
+    assert "INFO agent: serves" in (root / "agent.log").read_text()
+
+
 def test_many_at_once_start_one_agent(root: Path) -> None:
     command = [*ORION, "run", "--simulated", "--root", str(root), "--priority", "be", "--", "true"]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
