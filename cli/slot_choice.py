@@ -46,7 +46,10 @@ def choose_gpus(snapshot: agent_pb2.Snapshot, wanted: str, named: str = "--gpu")
     """
     gpus = list(snapshot.gpus)
     if not gpus:
-        raise NotFound("the agent has no GPU: run `orion doctor` to see why, or give --simulated")
+        raise NotFound(
+            "the agent has no GPU, and `orion doctor` says why: end it with `orion stop`, and start it again when a "
+            "GPU is there, or with --simulated"
+        )
     if wanted == "all":
         return gpus
     chosen = [gpu for gpu in gpus if wanted.lower() in (gpu.uuid.lower(), str(gpu.index))]
@@ -80,7 +83,9 @@ def take_slots(
         _refuse_another_namespace(root, snapshot.agent_process_id)
         now = {gpu.uuid: gpu for gpu in snapshot.gpus}
         launching.sweep(root, {each for gpu in now.values() for slot in gpu.slots for each in slot.owner_process_ids})
-        names = {gpu.uuid: "" if limits.rule else _free_slot(now.get(gpu.uuid, gpu), role) for gpu in gpus}
+        names = {
+            gpu.uuid: "" if limits.rule else _free_slot(now.get(gpu.uuid, gpu), role, len(now) > 1) for gpu in gpus
+        }
         if policy:
             for uuid in names:
                 agent.set_policy(uuid, **policy)
@@ -119,7 +124,7 @@ def _one_at_a_time(root: Path) -> Iterator[None]:
         yield
 
 
-def _free_slot(gpu: agent_pb2.Gpu, role: agent_pb2.Role) -> str:
+def _free_slot(gpu: agent_pb2.Gpu, role: agent_pb2.Role, one_of_several: bool) -> str:
     """Return the name of a free slot; empty for a new one (be)."""
     holders = []
     for slot in gpu.slots:
@@ -133,9 +138,10 @@ def _free_slot(gpu: agent_pb2.Gpu, role: agent_pb2.Role) -> str:
         return ""
     if not holders:
         raise NotFound(f"GPU {gpu.index} has no hp slot: start its agent with --hp-slots 1")
+    elsewhere = "name another GPU with --gpu, " if one_of_several else ""
     raise Exhausted(
         f"the hp slot of GPU {gpu.index} is held by {', '.join(holders)}: "
-        "wait until it has ended, end it, or run this program with --priority be"
+        f"{elsewhere}wait until it has ended, end it, or run this program with --priority be"
     )
 
 

@@ -53,8 +53,8 @@ def test_an_impossible_root_is_a_finding(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     assert {c.name: c for c in node.examine(file)}["root directory"].status is Status.FAIL
-    long = tmp_path / ("x" * 90)
-    assert "too long" in {c.name: c for c in node.examine(long)}["root directory"].reason
+    long = tmp_path / ("x" * 90)  # longer than the address of a socket may be
+    assert {c.name: c for c in node.examine(long)}["root directory"].status is Status.OK
 
 
 def test_needed_versions_are_those_that_the_linker_recorded(tmp_path: Path) -> None:

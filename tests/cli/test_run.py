@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orion.cli import agents, launching
+import pytest
+
+from orion.cli import agents, launching, slot_choice
+from orion.errors import NotFound
 from orion.node_agent.api import agent_pb2
 from tests.cli.conftest import IDLE
 from tests.cli.orion_command import ORION, StartClient, end, orion, run
@@ -79,6 +82,25 @@ def test_a_second_hp_process_learns_who_holds_the_slot(root: Path, client: Start
     assert f"process {first.pid}" in second.stderr
     assert "--priority be" in second.stderr
     assert run(root, "--priority", "be").returncode == 0
+
+
+def test_a_held_hp_slot_of_one_gpu_of_several_names_the_option_for_the_others(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ORION_SIM_STATE", str(tmp_path))
+    monkeypatch.setenv("ORION_SIM_GPUS", "2")
+    command = [*ORION, "run", "--simulated", "--root", str(root), "--priority", "hp", "--", "cat"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
+        eventually(lambda: (root / "run" / str(first.pid)).exists())
+        second = run(root, "--priority", "hp")
+        assert "name another GPU with --gpu" in second.stderr
+        assert first.stdin is not None
+        first.stdin.close()
+
+
+def test_an_agent_without_gpus_has_to_be_stopped_before_another_run_can_help() -> None:
+    with pytest.raises(NotFound, match="`orion stop`"):
+        slot_choice.choose_gpus(agent_pb2.Snapshot(), "all")
 
 
 def test_the_hp_slot_is_free_again_after_its_client(root: Path) -> None:
