@@ -61,6 +61,7 @@ def _end(process_id: int, root: Path) -> None:
             f"the agent at {root} cannot be ended from here ({error.strerror}): end it in its own container"
         ) from error
     try:
+        signal.pidfd_send_signal(handle, signal.SIGCONT)  # a stopped process would not take SIGTERM
         signal.pidfd_send_signal(handle, signal.SIGTERM)
         ended, _, _ = select.select([handle], [], [], END_SECONDS)
     except PermissionError as error:

@@ -1,5 +1,7 @@
 """`orion stop` ends the agent that `orion run` started; the programs continue."""
 
+import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -50,3 +52,10 @@ def test_an_agent_that_does_not_answer_is_ended(
 ) -> None:
     assert main(["stop", "--root", str(root)]) == 0
     assert capsys.readouterr().out == f"stopped the agent at {root} (process {silent_agent.pid})\n"
+
+
+def test_an_agent_that_somebody_has_stopped_is_ended(root: Path, agent: int, capsys: Capture) -> None:
+    os.kill(agent, signal.SIGSTOP)
+    assert main(["stop", "--root", str(root)]) == 0
+    assert capsys.readouterr().out == f"stopped the agent at {root} (process {agent})\n"
+    assert not is_running(agent)
