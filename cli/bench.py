@@ -275,5 +275,6 @@ def threads(
     environment = preloading_environment(os.environ, hook.library(), None)
     command = [sys.executable, "-Pm", "orion.bench.threads_cost", "--rounds", str(rounds), "--dtypes", dtypes]
     command += ["--output", str(output)] * (output is not None) + ["--json"] * as_json
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     os.execve(sys.executable, command, environment)

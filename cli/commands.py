@@ -6,6 +6,7 @@ Every failure prints one sentence on standard error. Exit status: 0 success, 1 f
 
 import copy
 import errno
+import os
 import sys
 from typing import Annotated
 
@@ -160,19 +161,40 @@ def run_line(arguments: list[str] | None) -> int:
     Raises:
         KeyboardInterrupt: Ctrl-C.
     """
+    status, sentence = _outcome(arguments)
+    if arguments is None and (unwritten := _flush()):
+        status = status or 1
+        if not isinstance(unwritten, BrokenPipeError):
+            sentence = sentence or _of_system(unwritten)
+    if sentence:
+        print(f"orion: {sentence}", file=sys.stderr)
+    return status
+
+
+def _outcome(arguments: list[str] | None) -> tuple[int, str]:
+    """Run a command line; return its exit status, and what went wrong."""
     command = typer.main.get_command(_line(sys.argv[1:] if arguments is None else arguments))
     try:
         status = command.main(args=arguments, prog_name="orion", standalone_mode=False)
     except typer.TyperException as error:
-        if sentence := _sentence(error):  # empty if a group of commands has shown its help
-            print(f"orion: {sentence}", file=sys.stderr)
-        return error.exit_code
-    except (OrionError, OSError) as error:
-        print(f"orion: {_of_system(error) if isinstance(error, OSError) else error}", file=sys.stderr)
-        return error.exit_status if isinstance(error, OrionError) else 1
+        return error.exit_code, _sentence(error)  # empty if a group of commands has shown its help
+    except OrionError as error:
+        return error.exit_status, str(error)
+    except OSError as error:
+        return 1, _of_system(error)
     except ModuleNotFoundError as error:
         if missing := sentence_of_missing(error.name or ""):
-            print(f"orion: {missing}", file=sys.stderr)
-            return 1
+            return 1, missing
         raise
-    return status if isinstance(status, int) else 0
+    return status if isinstance(status, int) else 0, ""
+
+
+def _flush() -> OSError | None:
+    """Write what Python still holds of the output; return why that failed. Python's end would print a traceback."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python's end writes it once more
+        return error
+    return None

@@ -46,5 +46,6 @@ def launch(
     command = [sys.executable, "-Pm", "orion.bench.job_run", str(file), "--policy", policy]
     command += ["--max-slowdown", str(max_slowdown), "--seed", str(seed)]
     command += ["--simulated"] * simulated + ["--json"] * as_json
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     os.execve(sys.executable, command, environment)

@@ -66,7 +66,8 @@ def _set(handler: object) -> None:
 
 def _end(number: int, frame: object) -> None:
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     finally:
         os._exit(INTERRUPTED)
 

@@ -214,7 +214,8 @@ def _silent_grpc() -> Iterator[None]:
 
 
 def _become(program: str, command: list[str], environment: dict[str, str]) -> NoReturn:
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     try:
         os.execve(program, command, environment)
     except OSError as error:

@@ -153,3 +153,24 @@ def test_a_full_disk_is_a_sentence(orion: Call, monkeypatch: pytest.MonkeyPatch)
 def test_output_to_a_pipe_has_no_colours() -> None:
     done = subprocess.run([sys.executable, "-m", "orion.cli", "doctor"], capture_output=True, timeout=60)
     assert b"\x1b" not in done.stdout + done.stderr
+
+
+def _doctor(output: int) -> tuple[int, bytes]:
+    command = [sys.executable, "-m", "orion.cli", "doctor", "--simulated", "--json"]
+    buffered = os.environ | {"PYTHONUNBUFFERED": ""}  # as for most users
+    done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, env=buffered, timeout=60)
+    return done.returncode, done.stderr
+
+
+def test_an_output_that_is_full_is_one_sentence() -> None:
+    with open("/dev/full", "wb") as full:
+        assert _doctor(full.fileno()) == (1, b"orion: No space left on device: free some space\n")
+
+
+def test_an_output_that_nobody_reads_any_more_is_a_failure_without_a_word() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        assert _doctor(writer) == (1, b"")
+    finally:
+        os.close(writer)

@@ -156,6 +156,12 @@ def test_a_missing_gpu_is_named_with_the_existing_ones(root: Path) -> None:
     assert "0 (GPU-" in done.stderr
 
 
+def test_a_program_may_start_without_a_standard_output(root: Path) -> None:
+    command = [*ORION, "run", "--simulated", "--root", str(root), "--priority", "be", "--", "true"]
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *command], stderr=subprocess.PIPE, timeout=DEADLINE)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_root_that_cannot_be_created_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = run(tmp_path / "file", "--priority", "be")
