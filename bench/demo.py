@@ -8,6 +8,7 @@ simulated GPU, whose figures show how Orion works; docs/results has figures from
 import importlib.util
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from orion.bench import demo_phases
 from orion.bench.commandline import OneSentenceParser
 from orion.bench.demo_phases import Experiment, Outcome, Phase
 from orion.bench.samples import percentile
-from orion.errors import Invalid, OrionError
+from orion.errors import Invalid, OrionError, Unavailable
 
 SIMULATED_RATE = 85.0  # requests a second of 4 ms each: 34 % of the GPU
 FEWEST_REQUESTS = 100  # with fewer, one request decides the 99th percentile
@@ -61,14 +62,13 @@ def run_demo(options: Options) -> int:
         signal.signal(number, _interrupt)
     try:
         experiment = make_experiment(options)
-        outcome = _run_with_progress(experiment, errors)
+        _show(_run_with_progress(experiment, errors), options)
     except (OrionError, FileNotFoundError) as error:
         errors.print(f"orion demo: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         return error.exit_status if isinstance(error, OrionError) else 1
     except KeyboardInterrupt:
         errors.print("orion demo: interrupted; everything it started has ended")
         return 130
-    _show(outcome, options)
     return 0
 
 
@@ -88,8 +88,11 @@ def make_experiment(options: Options) -> Experiment:
             f"--rate {rate:g} for --seconds {options.seconds:g} gives too few requests for a 99th percentile; "
             f"rate x seconds must be at least {FEWEST_REQUESTS * 1.2:.0f}"
         )
-    if not options.output.absolute().parent.is_dir():
+    folder = options.output.absolute().parent
+    if not folder.is_dir():
         raise Invalid(f"--output {options.output}: its folder does not exist; create it or name another")
+    if not os.access(options.output if options.output.exists() else folder, os.W_OK):
+        raise Invalid(f"--output {options.output}: this user may not write there; name another file")
     if options.output.suffix.lower() != ".png":
         raise Invalid(f"--output {options.output}: the picture is a PNG, so its name must end with .png")
     kinds: tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]]
@@ -176,12 +179,14 @@ def _run_with_progress(experiment: Experiment, console: Console) -> Outcome:
 
 def _show(outcome: Outcome, options: Options) -> None:
     results = to_json(outcome)
-    picture = _draw(outcome, options.output)
+    console = Console()
     if options.as_json:
         print(json.dumps(results))
+    else:
+        console.print(_table(outcome, results))
+    picture = _draw(outcome, options.output)
+    if options.as_json:
         return
-    console = Console()
-    console.print(_table(outcome, results))
     console.print(f"Timeline: {picture}", highlight=False, soft_wrap=True)
     if outcome.simulated:
         console.print(
@@ -195,7 +200,10 @@ def _draw(outcome: Outcome, path: Path) -> str:
         return "not drawn, because matplotlib is not installed (`pip install matplotlib`)"
     from orion.bench import demo_picture  # imported late: matplotlib takes a second, which would disturb a phase
 
-    demo_picture.draw(outcome, path)
+    try:
+        demo_picture.draw(outcome, path)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be written: {error.strerror}") from error
     return str(path)
 
 

@@ -46,6 +46,17 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "picture.png").read_bytes().startswith(PNG)
 
 
+def test_figures_are_shown_also_if_the_picture_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "full.png").symlink_to("/dev/full")
+    monkeypatch.setattr(demo, "_run_with_progress", lambda *_: an_outcome())
+    assert demo.main(["--simulated", "--json", "--output", str(tmp_path / "full.png")]) == 1
+    said = capsys.readouterr()
+    assert json.loads(said.out)["gpu"] == "A GPU"
+    assert said.err == f"orion demo: {tmp_path}/full.png cannot be written: No space left on device\n"
+
+
 def test_spans_with_short_gaps_are_joined() -> None:
     spans = [(0.0, 0.002), (0.00201, 0.004), (0.01, 0.02), (0.09, 0.2), (0.3, 0.4)]
     assert demo_picture.merged(spans, (0.001, 0.1)) == [(0.001, 0.004), (0.01, 0.02), (0.09, 0.1)]
