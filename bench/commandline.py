@@ -1,9 +1,15 @@
-"""Helpers for the command lines of benchmarks: errors of one sentence, numbers as options, lines of progress."""
+"""Helpers for the command lines of benchmarks: errors of one sentence, options, lines of progress, signals."""
 
 import argparse
+import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
+
+from orion.errors import Invalid
 
 
 class OneSentenceParser(argparse.ArgumentParser):
@@ -38,3 +44,27 @@ def counted(text: str) -> int:
 def say(text: str) -> None:
     """Print a line of progress, with the time of day, and flush it."""
     print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)
+
+
+def check_only(names: Sequence[str], only: str | None) -> None:
+    """Refuse an option --only that names none of a scenario's settings."""
+    if only is not None and only not in names:
+        raise Invalid(f"--only {only}: there is no such setting; there are {', '.join(names)}")
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the measurement like Ctrl-C."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -9,13 +9,11 @@ import importlib.util
 import json
 import math
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -23,7 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from orion.bench import demo_phases
-from orion.bench.commandline import OneSentenceParser
+from orion.bench.commandline import OneSentenceParser, interruptible
 from orion.bench.demo_phases import Experiment, Outcome, Phase
 from orion.bench.samples import percentile
 from orion.errors import Invalid, OrionError, Unavailable
@@ -58,11 +56,10 @@ def run_demo(options: Options) -> int:
         The exit status: 0; 1 for a failure; 2 for an invalid option; 130 if interrupted. Errors are on standard error.
     """
     errors = Console(stderr=True)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
     try:
-        experiment = make_experiment(options)
-        _show(_run_with_progress(experiment, errors), options)
+        with interruptible():
+            outcome = _run_with_progress(make_experiment(options), errors)
+        _show(outcome, options)
     except (OrionError, FileNotFoundError) as error:
         errors.print(f"orion demo: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         return error.exit_status if isinstance(error, OrionError) else 1
@@ -245,11 +242,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--gpu", dest="simulated", action="store_false", help="use a real GPU, and fail without one")
     parser.add_argument("--json", dest="as_json", action="store_true", help="print one JSON object on standard output")
     return run_demo(Options(**vars(parser.parse_args(arguments))))
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Handle a signal like Ctrl-C: the exception ends everything that the demo started."""
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

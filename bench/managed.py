@@ -256,7 +256,8 @@ class ManagedGPU:
         gpus = answer.gpus
         chosen = [gpu for gpu in gpus if self._wanted in ("", gpu.uuid, str(gpu.index))]
         if not chosen:
-            raise Unavailable(f"the node agent found no GPU {self._wanted}; its output:\n{self._said()}")
+            wanted = " ".join(["no GPU", self._wanted]).rstrip()
+            raise Unavailable(f"the node agent found {wanted} (--simulated needs none); its output:\n{self._said()}")
         self.gpu = chosen[0]
         self._others = [gpu.uuid for gpu in gpus if gpu.uuid != self.gpu.uuid]
 

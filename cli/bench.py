@@ -150,13 +150,14 @@ def quotas(
     A repeated command makes what is missing. At the end it prints a table of all settings.
     """
     extras.require("numpy", "the table is made with it")
-    from orion.bench.commandline import say
+    from orion.bench.commandline import interruptible, say
     from orion.bench.quotas import report as table
     from orion.bench.quotas import runs
     from orion.bench.quotas import scenario as scenarios
 
     limit = math.inf if stop_after is None else stop_after
-    runs.run(scenarios.read(scenario), output, simulated, only, limit, lambda line: None if as_json else say(line))
+    with interruptible():
+        runs.run(scenarios.read(scenario), output, simulated, only, limit, lambda line: None if as_json else say(line))
     found = table.analysed(output)
     typer.echo(json.dumps({"settings": found}, indent=2) if as_json else table.markdown(found), nl=as_json)
     return 0
@@ -180,13 +181,14 @@ def memory(
 
     A repeated command makes what is missing. At the end it prints a table of all settings.
     """
-    from orion.bench.commandline import say
+    from orion.bench.commandline import interruptible, say
     from orion.bench.memory import report as table
     from orion.bench.memory import runs
     from orion.bench.memory import scenario as scenarios
 
     found, one = scenarios.chosen(scenario, only)
-    runs.run(found, output, simulated, one, lambda line: None if as_json else say(line))
+    with interruptible():
+        runs.run(found, output, simulated, one, lambda line: None if as_json else say(line))
     settings = table.analysed(output)
     typer.echo(json.dumps({"settings": settings}, indent=2) if as_json else table.markdown(settings), nl=as_json)
     return 0

@@ -7,11 +7,7 @@ error and continues with the next run.
 
 import json
 import math
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +24,7 @@ from orion.bench.colocation.results import Results
 from orion.bench.colocation.runner import FAILURES
 from orion.bench.colocation.scenario import Scenario
 from orion.bench.colocation.systems import Orion
+from orion.bench.commandline import interruptible
 from orion.bench.workloads import why_skipped
 from orion.errors import Invalid, OrionError
 
@@ -201,21 +198,3 @@ def _report(output: Path) -> tuple["Summary | None", str | None]:
         return None, lacking
     except (OrionError, ValueError, OSError) as error:
         return None, f"no report: {error}"
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the measurement like Ctrl-C."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orion.bench import raw_data
+from orion.bench.commandline import check_only
 from orion.bench.memory import agent_cost, beside, changes, credit, density, growth, limit, moving, need
 from orion.bench.memory.scenario import SIMULATED_ONLY, Scenario
 from orion.bench.memory.stage import Stage
@@ -35,8 +36,10 @@ def run(scenario: Scenario, folder: Path, simulated: bool, only: str | None, say
         say: prints a line of progress.
 
     Raises:
+        Invalid: no setting has the name.
         Unavailable: there is no GPU, or a process has failed.
     """
+    check_only([setting.name for setting in scenario.settings], only)
     folder.mkdir(parents=True, exist_ok=True)
     for setting in scenario.settings:
         path = folder / f"{setting.name}.json.gz"

@@ -10,6 +10,7 @@ import numpy as np
 
 from orion.bench import raw_data
 from orion.bench.colocation.mps import MpsDaemon
+from orion.bench.commandline import check_only
 from orion.bench.managed import ManagedGPU, machine
 from orion.bench.quotas.scenario import Client, Scenario, Setting
 from orion.bench.samples import completed_between
@@ -37,9 +38,11 @@ def run(
         say: prints a line of progress.
 
     Raises:
+        Invalid: no setting has the name.
         Unavailable: there is no GPU, or a process has failed.
     """
     began = time.monotonic()
+    check_only([setting.name for setting in scenario.settings], only)
     folder.mkdir(parents=True, exist_ok=True)
     for setting in scenario.settings:
         path = folder / f"{setting.name}.json.gz"

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orion.bench import raw_data
-from orion.bench.colocation.measure import interruptible
-from orion.bench.commandline import say
+from orion.bench.commandline import interruptible, say
 from orion.bench.services import engines, pairs, profile, scenario
 from orion.bench.services.processes import Post, Processes, settings_for
 from orion.bench.services.scenario import Scenario

@@ -12,6 +12,7 @@ import pytest
 from orion.bench import demo, demo_picture
 from orion.bench.demo_phases import Outcome, Phase
 from orion.bench.workload import Span
+from tests.bench.temporary_folders import folders
 from tests.processes import children, is_running
 from tests.waiting import eventually
 
@@ -94,13 +95,6 @@ def started(picture: Path, *words: str) -> subprocess.Popen[bytes]:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
-
-
-def folders(process_id: int) -> set[Path]:
-    """Return the temporary folders that the arguments and the environment of a process name."""
-    strings = [Path(f"/proc/{process_id}/{name}").read_bytes().decode().split("\0") for name in ("cmdline", "environ")]
-    named = [word.removeprefix("ORION_SIM_STATE=") for word in (*strings[0], *strings[1])]
-    return {Path(word) for word in named if word.startswith(("/tmp/orion-", "/dev/shm/orion-"))}
 
 
 @pytest.mark.quiet
