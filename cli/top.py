@@ -1,10 +1,11 @@
 """`orion top`: shows the GPUs and their clients, live."""
 
 import json
+import signal
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -64,6 +65,7 @@ def _watch(agent: "AgentClient", root: Path, interval: float) -> None:
     from orion.cli.top_picture import picture
 
     console, rates, others, due = Console(), Rates(), list[str](), 0.0
+    signal.signal(signal.SIGTERM, _end)
     with Live(console=console, screen=True, auto_refresh=False) if console.is_terminal else nullcontext() as live:
         for snapshot in agent.watch(interval):
             if snapshot.taken_seconds >= due:
@@ -73,3 +75,8 @@ def _watch(agent: "AgentClient", root: Path, interval: float) -> None:
                 live.update(shown, refresh=True)
             else:
                 console.print(shown)  # to a pipe or a file: one update after the other
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """End by an exception, which gives the terminal back: its other screen, and the cursor."""
+    raise SystemExit(128 + number)

@@ -63,7 +63,9 @@ def _panel(gpu: agent_pb2.Gpu, rates: Mapping[Key, ClientRates], console: Consol
 
 def _bars(gpu: agent_pb2.Gpu, rates: Mapping[Key, ClientRates], console: Console) -> Table:
     clients = [(slot, client) for slot in gpu.slots for client in slot.clients]
-    used = gpu.memory_used_bytes or sum(client.memory_bytes for _, client in clients)
+    used = gpu.memory_used_bytes or sum(
+        client.memory_bytes for slot, client in clients if slot.parking.state != "parked"
+    )
     of_be = [rates.get(key(gpu, client), ClientRates()).gpu for slot, client in clients if slot.role == agent_pb2.BE]
     be = min(1.0, sum(share or 0.0 for share in of_be))
     table = Table.grid(padding=(0, 1), expand=True)

@@ -1,5 +1,6 @@
 """`orion run` and `orion top` from the command line: real processes, a real agent, the simulated GPU."""
 
+import contextlib
 import json
 import os
 import signal
@@ -214,3 +215,21 @@ def test_ctrl_c_ends_top_quietly(root: Path) -> None:
     _, errors = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130
     assert errors == ""
+
+
+def test_sigterm_leaves_the_terminal_as_top_found_it(root: Path) -> None:
+    run(root, "--priority", "be")
+    ours, theirs = os.openpty()
+    command = [*ORION, "top", "--root", str(root), "--interval", "0.1"]
+    with subprocess.Popen(command, stdout=theirs, env=os.environ | {"TERM": "xterm"}) as process:
+        os.close(theirs)
+        shown = b""
+        while b"GPU 0" not in shown:
+            shown += os.read(ours, 4096)
+        process.terminate()
+        with contextlib.suppress(OSError):  # EIO: nobody has the other end any more
+            while more := os.read(ours, 4096):
+                shown += more
+    os.close(ours)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert shown.count(b"\x1b[?1049h") == shown.count(b"\x1b[?1049l") == 1

@@ -76,6 +76,16 @@ def test_bars_are_as_long_as_their_shares() -> None:
     assert lengths["hp"] < lengths["memory"] < lengths["be"]
 
 
+def test_memory_that_is_parked_is_not_in_use_where_the_device_reports_none() -> None:
+    gpu = agent_pb2.Gpu()
+    gpu.CopyFrom(GPU)
+    gpu.memory_used_bytes = 0
+    gpu.slots[0].parking.state = "parked"
+    console = Console(file=io.StringIO(), width=120)
+    console.print(picture(agent_pb2.Snapshot(gpus=[gpu]), RATES, [], console))
+    assert "40.0 GiB of 141 GiB" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_only_a_terminal_gets_colours() -> None:
     assert "\x1b" not in _drawn(80)
     assert "\x1b[" in _drawn(80, terminal=True)
