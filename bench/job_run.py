@@ -165,6 +165,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         rows = run_jobs(read_jobs(options.file, options.seed), options.policy, options.max_slowdown, options.simulated)
+    except KeyboardInterrupt:
+        return 130
     except (OrionError, ValueError) as error:
         if isinstance(error, ClientFailed) and error.__cause__ is not None:
             traceback.print_exception(error.__cause__)

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from orion.bench.job_file import read_jobs
 from orion.cli.launch import launch
 from orion.errors import NotFound, Unreadable
 from tests.hook.harness import Machine
+from tests.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "threads" / "jobs.json"
 
@@ -128,6 +130,18 @@ def test_jobs_run_and_be_waits_for_hp(tmp_path: Path, preloaded: dict[str, str])
     assert be["gated_launches"] > 20
     assert 0 < be["iterations"] < 100_000  # be ended when hp ended
     assert be["overlapped_launches"] == 0
+
+
+def test_ctrl_c_ends_the_jobs_quietly(tmp_path: Path, preloaded: dict[str, str]) -> None:
+    path = written(tmp_path, client(num_iters=100_000))
+    command = [sys.executable, "-m", "orion.bench.job_run", "--simulated", str(path)]
+    with subprocess.Popen(command, env=preloaded, stderr=subprocess.PIPE, text=True) as process:
+        maps = Path(f"/proc/{process.pid}/maps")
+        eventually(lambda: "/libcuda.so.1" in maps.read_text())
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert errors == ""
 
 
 def test_the_output_can_be_a_table(tmp_path: Path, preloaded: dict[str, str]) -> None:
