@@ -41,7 +41,7 @@ def _show(checks: "list[Check]", works: bool) -> None:
     styles = {"ok": "green", "note": "yellow", "fail": "bold red"}
     table = Table(box=None, show_header=False, pad_edge=False)
     for check in checks:
-        text = Text(check.reason)
+        text = Text(check.reason, overflow="fold")  # paths stay whole
         if check.fix:
             text.append(f"\n-> {check.fix}", style="italic")
         table.add_row(Text(check.status, style=styles[check.status]), Text(check.name), text)

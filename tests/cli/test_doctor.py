@@ -10,6 +10,7 @@ import pytest
 
 from orion.cli.checks import Status, examine, library, mps, node
 from orion.cli.main import main
+from tests.cli.orion_command import orion
 
 
 def test_json_has_every_check_with_its_reason(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -22,6 +23,13 @@ def test_json_has_every_check_with_its_reason(capsys: pytest.CaptureFixture[str]
     for check in found["checks"]:
         assert check["reason"]
         assert check["fix"] or check["status"] != "fail", check
+
+
+def test_a_path_is_shown_whole_on_a_narrow_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tmp_path / ("x" * 90)
+    monkeypatch.setenv("COLUMNS", "60")
+    done = orion("doctor", "--simulated", "--root", long)
+    assert str(long) in "".join(done.stdout.split())
 
 
 def test_doctor_finds_the_hook_that_was_built(tmp_path: Path) -> None:
