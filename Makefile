@@ -98,7 +98,7 @@ warnings: $(VENV)/ready
 	$(ALONE) $(BIN)/cmake --build $(BUILD)/strict
 	$(BIN)/python tools/hook_layers.py $(BUILD)/strict
 
-pytest: $(VENV)/built $(VENV)/others/ready
+pytest: $(VENV)/built $(VENV)/others/ready  ## Tests that need no cluster, or some of them (ARGS="tests/cli -k doctor")
 	$(ALONE) $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 $(TIERS:%=%-tier): %-tier: $(VENV)/built $(VENV)/others/ready
