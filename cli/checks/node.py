@@ -26,10 +26,12 @@ def examine(root: Path) -> Iterator[Check]:
 def _root(root: Path) -> Check:
     name = "root directory"
     place = root
-    while not place.exists() and place != place.parent:
+    while not os.path.exists(place) and place != place.parent:  # Path.exists raises in a folder of another user
         place = place.parent
     if not os.access(place, os.W_OK | os.X_OK):
-        return fail(name, f"{root}: {place} is not writable for this user", "run the agent as root, or give --root")
+        return fail(
+            name, f"{root}: {place} is not writable for this user", "run the agent as root, or give another --root"
+        )
     if root.exists() and not root.is_dir():
         return fail(name, f"{root} is not a directory", "remove it, or give another --root")
     return ok(name, f"{root}{'' if root.exists() else ' can be made'}")
@@ -37,7 +39,7 @@ def _root(root: Path) -> Check:
 
 def _agent(root: Path) -> Check:
     name = "node agent"
-    if not (root / roots.AGENT_SOCKET).exists():
+    if not os.path.exists(root / roots.AGENT_SOCKET):
         return note(
             name, f"no agent runs at {root}", "`orion run` starts one; `orion agent` runs one in the foreground"
         )

@@ -46,7 +46,7 @@ class AgentClient:
         self._socket = root.absolute() / SOCKET
         self._timeout = timeout
         if not os.access(self._socket, os.W_OK):
-            raise self._no_agent(exists=self._socket.exists())
+            raise self._no_agent(exists=self._exists())
         self._address = SocketAddress(self._socket.parent)
         options = [("grpc.max_receive_message_length", MESSAGE_BYTES)]
         self._channel = grpc.insecure_channel(self._address.target, options=options)
@@ -219,9 +219,18 @@ class AgentClient:
         silent.listens = True
         return silent
 
+    def _exists(self) -> bool:
+        try:
+            return self._socket.exists()
+        except PermissionError:  # it may be there, in a folder of another user
+            return True
+
     def _no_agent(self, exists: bool) -> NoAgent:
         if exists:
-            refused = NoAgent(f"this user may not ask the agent at {self._socket}; try as root")
+            refused = NoAgent(
+                f"this user may not ask the agent at {self._socket}: "
+                "run this as the agent's user or as root, or give another --root"
+            )
             refused.forbidden = True
             return refused
         return NoAgent(f"no agent listens at {self._socket}; start one with `orion agent --root {self._socket.parent}`")

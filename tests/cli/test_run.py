@@ -170,6 +170,30 @@ def test_a_root_that_cannot_be_created_is_one_sentence(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [["run", "--priority", "be", "true"], ["top"], ["stop"], ["doctor", "--simulated"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_folder_of_another_user_is_a_sentence_with_a_next_step(arguments: list[str], root: Path) -> None:
+    folder = root / "another"
+    folder.mkdir(0o700)
+    os.chown(folder, 12_345, 12_345)
+    command, *rest = arguments
+    line = [
+        "setpriv",
+        "--bounding-set",
+        "-dac_override,-dac_read_search",
+        *ORION,
+        command,
+    ]  # what a user cannot, either
+    done = subprocess.run(
+        [*line, "--root", str(folder / "agent"), *rest], capture_output=True, text=True, timeout=DEADLINE
+    )
+    assert done.returncode == 1
+    assert "give another --root" in " ".join((done.stdout + done.stderr).split())
+
+
 def test_an_agent_that_does_not_answer_is_named_and_no_second_one_is_started(
     root: Path, silent_agent: subprocess.Popen[str]
 ) -> None:
