@@ -60,9 +60,9 @@ def validated(settings: type[Settings], values: Mapping[str, object], flags: str
 
 def _wrong_value(error: "ValidationError", flags: str) -> Invalid:
     first = error.errors()[0]
-    field = next((str(part) for part in reversed(first["loc"]) if isinstance(part, str)), "the settings")
+    field = next((str(part) for part in reversed(first["loc"]) if isinstance(part, str)), "")
     repeated = len(first["loc"]) > 1 and isinstance(first["loc"][-1], int)
     flag = flags + (field.removesuffix("s") if repeated else field).replace("_", "-")
     why = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
     why = why.replace("String should match pattern", "it must match")
-    return Invalid(f"{flag if first['loc'] else field} cannot be {first['input']!r}: {why}")
+    return Invalid(f"{flag} cannot be {first['input']!r}: {why}" if field else why)

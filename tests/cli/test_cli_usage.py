@@ -45,6 +45,12 @@ def orion(capsys: pytest.CaptureFixture[str]) -> Call:
         pytest.param(["agent", "--policy", "best"], "'best'", "'orion', 'gate'", id="policy"),
         pytest.param(["agent", "--max-slowdown", "0.9"], "--max-slowdown", "or equal to 1", id="slowdown"),
         pytest.param(["agent", "--request", "0.4"], "--request", "or equal to 0.5", id="request"),
+        pytest.param(
+            ["agent", "--longest-turn-ms", "1", "--shortest-turn-ms", "50"],
+            "orion: --longest-turn-ms 1 is below --shortest-turn-ms 50",
+            "raise the first",
+            id="turns",
+        ),
         pytest.param(["policy", "set", "0", "--sharing-cost", "x"], "--sharing-cost", "number", id="sharing-cost"),
         pytest.param(["policy", "set", "0"], "nothing to change", "policy set --help", id="no-change"),
         pytest.param(["policy", "set", "--max-slowdown", "1.2"], "GPU", "", id="no-gpu"),
