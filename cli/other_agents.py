@@ -50,7 +50,7 @@ def warnings(root: Path, snapshot: agent_pb2.Snapshot | None, proc: Path = Path(
     """
     found = []
     for other in find(proc):
-        if _same(other.seen, root):
+        if _same(other.seen, root) or (snapshot is not None and other.process_id == snapshot.agent_process_id):
             continue
         shared = _shared(other, snapshot, proc)
         if shared:
@@ -76,7 +76,7 @@ def find(proc: Path) -> Iterator[OtherAgent]:
 
 def _is_agent(words: list[str]) -> bool:
     names = [Path(word).name for word in words[:4]]
-    return any(
+    return names[0].startswith("python") and any(  # not `sudo orion agent`, which waits for the agent
         (first in ("orion", "orion.cli") and second == "agent") or second == "orion.node_agent"
         for first, second in itertools.pairwise(names)
     )
@@ -90,8 +90,20 @@ def _root(words: list[str], user: int, folder: Path) -> Path:
             return _absolute(word.partition("=")[2], folder)
     if user == 0:
         return Path("/run/orion")
-    runtime = Path(f"/run/user/{user}")
-    return runtime / "orion" if runtime.exists() else Path(f"/tmp/orion-{user}")
+    try:
+        runtime = _variable(folder, "XDG_RUNTIME_DIR")
+    except OSError:  # the process of another user
+        runtime = f"/run/user/{user}" if Path(f"/run/user/{user}").exists() else ""
+    return Path(runtime, "orion") if runtime else Path(f"/tmp/orion-{user}")
+
+
+def _variable(folder: Path, name: str) -> str:
+    """Return a variable of a process's environment; empty if it is not set."""
+    for variable in (folder / "environ").read_bytes().split(b"\0"):
+        known, _, value = variable.partition(b"=")
+        if known == name.encode():
+            return os.fsdecode(value)
+    return ""
 
 
 def _absolute(path: str, folder: Path) -> Path:
@@ -136,13 +148,8 @@ def _machine(process_id: int, proc: Path) -> str:
     folder = proc / str(process_id)
     try:
         user = folder.stat().st_uid
-        for variable in (folder / "environ").read_bytes().split(b"\0"):
-            name, _, value = variable.partition(b"=")
-            if name == _SIMULATED_STATE.encode():
-                break
-        else:
-            value = f"/dev/shm/orion-sim-{user}".encode()
-        found = _seen(Path(os.fsdecode(value)), folder).stat()
+        state = _variable(folder, _SIMULATED_STATE) or f"/dev/shm/orion-sim-{user}"
+        found = _seen(Path(state), folder).stat()
     except OSError:
         return f"of process {process_id}"  # another user's process counts as a machine of its own
     return f"{found.st_dev}:{found.st_ino}"
