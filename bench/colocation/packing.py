@@ -47,7 +47,7 @@ def unpack(file: Path, folder: Path) -> None:
 
     Raises:
         Unreadable: The file is not from `pack`.
-        Conflict: The folder is not empty.
+        Conflict: The folder is not empty, or cannot be written.
     """
     try:
         with tarfile.open(file) as archive:
@@ -55,6 +55,8 @@ def unpack(file: Path, folder: Path) -> None:
                 raise Conflict(f"{folder} exists already: give an empty folder with --output")
             archive.extractall(folder, filter="data")
     except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError) as error:
+        if isinstance(error, OSError) and error.errno is not None and str(error.filename) != str(file):
+            raise Conflict(f"{folder} cannot be written: {error.strerror}; give another with --output") from error
         reason = str(error).partition("\n")[0].rstrip(":")  # tarfile adds a line for each compression that it tried
         raise Unreadable(f"{file} is not a file that `orion bench pack` wrote: {reason}") from error
 

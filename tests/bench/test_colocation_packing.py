@@ -55,6 +55,8 @@ def test_errors_of_packing_and_unpacking_are_one_sentence(folder: Path, tmp_path
     packing.pack(folder, tmp_path / "a.tgz")
     with pytest.raises(Conflict, match="exists already"):
         packing.unpack(tmp_path / "a.tgz", folder)
+    with pytest.raises(Conflict, match="/proc/nowhere cannot be written: No such file or directory; give another"):
+        packing.unpack(tmp_path / "a.tgz", Path("/proc/nowhere"))
     (tmp_path / "broken.tgz").write_bytes(b"no archive")
     with pytest.raises(Unreadable, match="not a file that `orion bench pack` wrote"):
         packing.unpack(tmp_path / "broken.tgz", tmp_path / "x")
