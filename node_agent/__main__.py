@@ -49,7 +49,8 @@ def main() -> int:
         settings = AgentSettings(**vars(_arguments()))
     except ValidationError as error:
         first = error.errors()[0]
-        print(f"--{'-'.join(map(str, first['loc'])).replace('_', '-')}: {first['msg']}", file=sys.stderr)
+        flag = f"--{'-'.join(map(str, first['loc'])).replace('_', '-')}: " if first["loc"] else ""
+        print(f"{flag}{first['msg'].removeprefix('Value error, ')}", file=sys.stderr)
         return 2
     try:
         run(settings)

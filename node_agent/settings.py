@@ -108,6 +108,16 @@ class AgentSettings(BaseModel):
         return policy
 
     @model_validator(mode="after")
+    def _node(self) -> "AgentSettings":
+        # Before the agent takes its root over, which removes clients of GPUs that this agent does not have.
+        if self.node_name and not self.operator:
+            raise ValueError(
+                "--node-name makes this the agent of a cluster's node, but --operator is missing; give NAMESPACE/NAME "
+                "of the operator's Service"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _turns(self) -> "AgentSettings":
         if self.longest_turn_ms is not None and self.longest_turn_ms < self.shortest_turn_ms:
             raise ValueError(

@@ -44,15 +44,10 @@ async def in_cluster(agent: Agent) -> AsyncIterator[ClusterHolders]:
     """Run as the agent of a cluster's node while the context lasts.
 
     Raises:
-        NotFound: no API server or no operator is configured.
+        NotFound: no API server is configured.
     """
     settings = agent.settings
     to = OperatorAddress(settings.operator, settings.operator_address, settings.operator_token)
-    if not to.name:
-        raise NotFound(
-            "--node-name makes this the agent of a cluster's node, but --operator is missing; give NAMESPACE/NAME of "
-            "the operator's Service"
-        )
     try:
         access = find_access(settings.kubeconfig)
     except NoCluster as error:

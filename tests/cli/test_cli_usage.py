@@ -51,6 +51,7 @@ def orion(capsys: pytest.CaptureFixture[str]) -> Call:
             "raise the first",
             id="turns",
         ),
+        pytest.param(["agent", "--node-name", "a"], "--operator is missing", "NAMESPACE/NAME", id="no operator"),
         pytest.param(["policy", "set", "0", "--sharing-cost", "x"], "--sharing-cost", "number", id="sharing-cost"),
         pytest.param(["policy", "set", "0"], "nothing to change", "policy set --help", id="no-change"),
         pytest.param(["policy", "set", "--max-slowdown", "1.2"], "GPU", "", id="no-gpu"),

@@ -303,7 +303,7 @@ def test_without_access_to_an_api_server_the_agent_says_what_to_configure(stoppe
 def test_without_an_operator_the_agent_says_what_to_configure(stopped_node: Node) -> None:
     command = stopped_node.agent.command("--node-name", NODE)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "--operator is missing" in done.stderr
 
 
