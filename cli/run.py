@@ -8,6 +8,7 @@ ends.
 import contextlib
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
@@ -216,6 +217,8 @@ def _silent_grpc() -> Iterator[None]:
 def _become(program: str, command: list[str], environment: dict[str, str]) -> NoReturn:
     if sys.stdout is not None:
         sys.stdout.flush()
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program inherits what is ignored
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execve(program, command, environment)
     except OSError as error:

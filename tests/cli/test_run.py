@@ -24,6 +24,12 @@ def test_the_program_gets_its_arguments_and_gives_its_status(root: Path) -> None
     assert done.stdout == "--json two words\n"
 
 
+def test_the_program_ignores_and_blocks_the_signals_that_it_would_without_the_command(root: Path) -> None:
+    program = ("grep", "Sig[BI]", "/proc/self/status")
+    alone = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    assert run(root, "--priority", "be", program=program).stdout == alone
+
+
 def test_a_program_that_a_signal_ends_is_reported(root: Path) -> None:
     assert run(root, "--priority", "be", program=("sh", "-c", "kill -TERM $$")).returncode == -signal.SIGTERM
 
