@@ -27,7 +27,7 @@ def choose_gpus(root: Path, wanted: str, rule_id: str) -> tuple[list[agent_pb2.G
         with agents.asking(root) as agent:
             snapshot, rules = agent.snapshot(), agent.rules()
     except NoAgent as error:
-        if error.forbidden:
+        if error.forbidden or error.listens:
             raise
         raise Unavailable(
             f"no agent listens at {root}, and --id needs one: start `orion agent --root {root} --resource-config FILE`"

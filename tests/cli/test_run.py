@@ -203,10 +203,11 @@ def test_a_folder_of_another_user_is_a_sentence_with_a_next_step(arguments: list
 def test_an_agent_that_does_not_answer_is_named_and_no_second_one_is_started(
     root: Path, silent_agent: subprocess.Popen[str]
 ) -> None:
-    done = run(root, "--priority", "be")
-    assert done.returncode == 1
-    assert f"the agent at {root}/agent.sock (process {silent_agent.pid}) does not answer" in done.stderr
-    assert "started" not in done.stderr
+    for options in (["--priority", "be"], ["--id", "a"]):
+        done = run(root, *options)
+        assert done.returncode == 1
+        assert f"the agent at {root}/agent.sock (process {silent_agent.pid}) does not answer" in done.stderr
+        assert "started" not in done.stderr
 
 
 def test_a_program_in_another_pid_namespace_is_refused(root: Path) -> None:
