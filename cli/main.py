@@ -29,6 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: the words after `orion`; None: those of this process, which ends afterwards.
     """
     if arguments is None:
+        if sys.stdout is not None and sys.stdout.errors == "strict":
+            sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # rich shortens with an ellipsis
         sys.unraisablehook = _interrupt_again
         gc.set_threshold(_YOUNG)
     try:

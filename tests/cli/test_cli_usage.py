@@ -181,3 +181,16 @@ def test_an_output_that_nobody_reads_any_more_is_a_failure_without_a_word() -> N
         assert _doctor(writer) == (1, b"")
     finally:
         os.close(writer)
+
+
+def test_a_character_that_the_terminal_lacks_is_replaced() -> None:
+    program = (
+        "import sys; from orion.cli import commands, main; commands.run_line = lambda _: print(chr(0x2026)) or 0; "
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program + "sys.exit(main.main())"],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"?\n", b"")
