@@ -121,7 +121,7 @@ class AgentSettings(BaseModel):
     def _turns(self) -> "AgentSettings":
         if self.longest_turn_ms is not None and self.longest_turn_ms < self.shortest_turn_ms:
             raise ValueError(
-                f"--longest-turn-ms {self.longest_turn_ms:g} is below --shortest-turn-ms {self.shortest_turn_ms:g}: "
+                f"the longest turn, {self.longest_turn_ms:g} ms, is below the shortest, {self.shortest_turn_ms:g} ms: "
                 "raise the first or lower the second"
             )
         return self

@@ -47,7 +47,7 @@ def orion(capsys: pytest.CaptureFixture[str]) -> Call:
         pytest.param(["agent", "--request", "0.4"], "--request", "or equal to 0.5", id="request"),
         pytest.param(
             ["agent", "--longest-turn-ms", "1", "--shortest-turn-ms", "50"],
-            "orion: --longest-turn-ms 1 is below --shortest-turn-ms 50",
+            "orion: the longest turn, 1 ms, is below the shortest, 50 ms",
             "raise the first",
             id="turns",
         ),
