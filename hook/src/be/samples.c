@@ -1,0 +1,70 @@
+#include "be/samples.h"
+
+#include "be/accounts.h"
+#include "be/chunks.h"
+#include "be/gate.h"
+#include "be/gpu_clock.h"
+#include "be/state.h"
+#include "generated/driver.h"
+#include "learning/durations.h"
+#include "process/gpu.h"
+#include "process/plan.h"
+#include "process/policy.h"
+#include "process/process.h"
+#include "streams/stream_records.h"
+#include "system/system.h"
+
+#define AWAITED_NS (ORION_SECOND / 2) /* a launch that awaits the program ran for so long while nothing completed */
+#define SAMPLES_TO_TRUST 8u           /* time slices hardly ever lengthen the shortest of this many samples */
+
+/* A lower bound of a kernel's duration, 0 if unknown. With time-slicing, a sample may include the time slices of other
+ * contexts. Of several samples, at least one usually includes none. */
+static uint64_t lower_bound_ns(struct orion_process *process, uint64_t identity, uint64_t measured_ns, bool time_sliced)
+{
+    struct orion_kernel_facts facts;
+    if (!time_sliced) return measured_ns;
+    orion_kernel_facts(orion_durations(process), identity, &facts);
+    return facts.samples < SAMPLES_TO_TRUST ? 0 : facts.expected_ns;
+}
+
+/* Whether hp may have been busy during the sample. Its launch may have been long before, behind much other work. */
+static bool was_beside_hp(const struct orion_stream_record *stream_record, const struct orion_chunk *chunk)
+{
+    const struct orion_gpu *gpu = stream_record->gpu;
+    uint64_t began = 0;
+    if (!orion_gate_hp_was_busy_since(gpu, chunk->begun_ns)) return false;
+    return !orion_gpu_clock_read(&orion_be(gpu)->clock, stream_record, chunk->timed_start, &began) ||
+           orion_gate_hp_was_busy_since(gpu, began);
+}
+
+/* Where hp is busy more often than the work takes, all samples contain time of hp. Then the least one is the estimate. */
+static void learn_bound(struct orion_process *process, uint64_t identity, uint64_t most_ns)
+{
+    struct orion_kernel_facts facts;
+    orion_kernel_facts(orion_durations(process), identity, &facts);
+    if (facts.samples == 0) orion_duration_bound(orion_durations(process), identity, most_ns);
+}
+
+void orion_sample_learn(struct orion_process *process, const struct orion_stream_record *stream_record,
+                        const struct orion_chunk *chunk)
+{
+    float milliseconds = 0;
+    struct orion_gpu *gpu = stream_record->gpu;
+    if (chunk->identity == 0) return;
+    bool had_pages = orion_plan_had_pages(gpu, chunk->begun_ns); /* else the sample may contain page faults */
+    bool is_clean = had_pages && !was_beside_hp(stream_record, chunk);
+    if (!(had_pages || chunk->bounds.awaits_program)) return;
+    if (orion_driver.cuEventElapsedTime(&milliseconds, chunk->timed_start, chunk->end) != CUDA_SUCCESS) return;
+    if (!(milliseconds >= 0 && milliseconds < 1e6f)) return;
+    uint64_t measured_ns = (uint64_t)((double)milliseconds * 1e6);
+    if (chunk->bounds.awaits_program && measured_ns > AWAITED_NS)
+        orion_facts_set_flags(orion_duration_claim(orion_durations(process), chunk->identity), ORION_FACTS_AWAITS_PROGRAM);
+    if (had_pages && !is_clean) learn_bound(process, chunk->identity, measured_ns);
+    if (!is_clean) return;
+    bool time_sliced = !orion_runs_together(gpu) && orion_gpu_be_clients(gpu) > 1;
+    orion_duration_learn(orion_durations(process), chunk->identity, measured_ns,
+                         time_sliced ? ORION_SAMPLE_TIME_SLICED : ORION_SAMPLE_CLEAN);
+    orion_account_long_kernel(process, gpu, chunk->identity, lower_bound_ns(process, chunk->identity, measured_ns, time_sliced));
+    atomic_fetch_add_explicit(&gpu->record->samples, 1, memory_order_relaxed);
+    atomic_store_explicit(&gpu->record->kernels_known, atomic_load(&orion_durations(process)->known), memory_order_relaxed);
+}
