@@ -28,17 +28,21 @@ class Stays:
         left: How often a slot left the GPU.
         returned: How often one came back.
         refused: How often one did not leave or come back, by the agent's reason.
+        longest: For how long a slot was in each state at most, in seconds.
     """
 
     left: int = 0
     returned: int = 0
     refused: Counter[str] = field(default_factory=Counter)
+    longest: dict[str, float] = field(default_factory=dict)
     _since: dict[str, float] = field(default_factory=dict)  # when a slot was first seen on the GPU, since it came back
     _returning: set[str] = field(default_factory=set)
 
     def record(self) -> dict[str, Any]:
         """Return the raw data."""
-        return {"left": self.left, "returned": self.returned, "refused": dict(self.refused.most_common())}
+        longest = {state: round(seconds, 2) for state, seconds in sorted(self.longest.items())}
+        refused = dict(self.refused.most_common())
+        return {"left": self.left, "returned": self.returned, "refused": refused, "longest_s": longest}
 
     def sentence(self) -> str:
         """Return the result in one sentence."""
@@ -54,6 +58,8 @@ class Stays:
 
     def _move(self, gpu: ManagedGPU, slot: agent_pb2.Slot, now: float) -> None:
         parking = slot.parking
+        if parking.state and slot.clients:
+            self.longest[parking.state] = max(parking.seconds, self.longest.get(parking.state, 0.0))
         if not slot.clients or parking.state in ("refused", "lost"):
             self._since.pop(slot.name, None)
             self._returning.discard(slot.name)
