@@ -177,10 +177,13 @@ class Preparer:
             Invalid: the configuration or the GPUs' modes do not permit it.
             Unavailable: the driver's files are missing, or the GPU is gone.
         """
+        snapshot = self._current.snapshot
+        if snapshot is None or not all(share.slot.gpu in snapshot.gpus for share in given):
+            raise Unavailable("the node's agent does not offer the GPU any more; the kubelet tries again")
         before = self._records.of(claim.uid)
         if before is not None and (before.boot, before.shares) == (self._boot, tuple(given)) and not before.released:
             return before.model_copy(update={"pods": claim.pods})  # containers of other pods may have this mounted
-        settings, snapshot = self._settings().model_copy(update={"preload": Preload.FILE}), self._current.snapshot
+        settings = self._settings().model_copy(update={"preload": Preload.FILE})
         if settings.device_list_strategy is DeviceListStrategy.CDI_ANNOTATIONS:
             raise Invalid(
                 "deviceListStrategy is cdi-annotations, and the kubelet passes no annotations for claims: set it to "
@@ -190,8 +193,6 @@ class Preparer:
         for share in given:
             by_request[share.request].append(share)
         slots = {request: [each.slot for each in shares] for request, shares in by_request.items()}
-        if snapshot is None or not all(slot.gpu in snapshot.gpus for each in slots.values() for slot in each):
-            raise Unavailable("the node's agent does not offer the GPU any more; the kubelet tries again")
         described = {request: describe(self._places, each, snapshot, settings) for request, each in slots.items()}
         devices = {cdi_name(claim.uid, request): each for request, each in described.items()}
         return Record(

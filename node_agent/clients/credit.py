@@ -199,7 +199,9 @@ class Credit:
                 if client.last_uncounted_mib is None:  # nobody has seen what the driver holds for it
                     client.uncounted_mib = max(client.uncounted_mib, self._contexts.expected_mib)
                 continue
-            now = min(max(client.uncounted_mib, listed - said), max(0, listed - least))
+            # Where the driver lists more than the client counts, a guess is no knowledge of this client.
+            known = client.uncounted_mib if listed < said else min(client.uncounted_mib, client.last_uncounted_mib or 0)
+            now = min(max(known, listed - said), max(0, listed - least))
             before, client.last_uncounted_mib = None if client in waited else client.last_uncounted_mib, now
             client.uncounted_mib = now if before is None else min(now, before)
             if is_young(client):

@@ -206,8 +206,9 @@ def test_a_be_program_whose_context_finds_no_room_waits_for_its_turn(crowded: Ma
         each.must("run 2 100", 60)
 
 
-@pytest.mark.parametrize("slot", ["be-1", "be-2", "hp-0"], ids=["it parks", "it does not park", "hp"])
+@pytest.mark.parametrize("slot", ["be-1", "be-2", "be-3", "hp-0"], ids=["parks", "does not park", "small limit", "hp"])
 def test_a_context_takes_no_room_of_those_who_come_back(crowded: Machine, slot: str) -> None:
+    crowded.agent.set_grant(crowded.uuids[0], "be-3", memory_limit_bytes=700 * MIB)
     crowded.agent.set_grant(crowded.uuids[0], "be-0", memory_parks=True, memory_limit_bytes=GPU * MIB)
     crowded.agent.set_grant(crowded.uuids[0], "hp-0", memory_wait_ms=20_000, memory_limit_bytes=GPU * MIB)
     be = crowded.start("be-0")
@@ -219,6 +220,7 @@ def test_a_context_takes_no_room_of_those_who_come_back(crowded: Machine, slot: 
     assert not other.heard_something(0.5), "it asks first"
     os.kill(be.pid, signal.SIGCONT)
     assert other.answer(60).result == 0
+    assert record_word(other, "memory_refusals") == 0
     be.must("run 2 100", 60)
 
 

@@ -254,6 +254,19 @@ def test_beside_a_slot_with_a_limit_turns_of_whole_pieces_leave_no_gap(
     assert free + limited > 0.94  # handovers take 0.02 to 0.04
 
 
+@pytest.mark.parametrize(
+    "tenants",
+    [
+        [Tenant(8 * MS, limit=0.5), Tenant(0, limit=0.2), Tenant(MS, limit=0.3)],
+        [Tenant(8 * MS, limit=0.5), Tenant(0, limit=0.5)],
+        [Tenant(11 * MS, limit=0.5), Tenant(3 * MS, limit=0.5)],
+    ],
+)
+def test_limits_that_are_the_whole_gpu_together_leave_no_gap(tenants: list[Tenant]) -> None:
+    run(dict(zip("abc", tenants, strict=False)), 10)
+    assert sum(each.used[-1] - each.used[2 * SECOND] for each in tenants) > 0.94 * 8_000 * MS
+
+
 @pytest.mark.parametrize(("kernel_ms", "limit"), [(45, 0.3), (80, 0.3), (80, 0.5), (500, 0.5)])
 def test_a_slot_whose_pieces_fit_into_no_turn_pays_its_debt_to_one_with_a_limit(kernel_ms: int, limit: float) -> None:
     """Before that, what the limit leaves is not its, as its pieces would run on into the turns of the other slot."""

@@ -17,6 +17,8 @@
 #define AWAITED_NS (ORION_SECOND / 2) /* a launch that awaits the program ran for so long while nothing completed */
 #define SAMPLES_TO_TRUST 8u           /* time slices hardly ever lengthen the shortest of this many samples */
 
+#define CLOCK_LATE_NS (ORION_MILLISECOND / 5) /* times of the GPU's clock may be late, hardly ever by more (gpu_clock.h) */
+
 /* A lower bound of a kernel's duration, 0 if unknown. With time-slicing, a sample may include the time slices of other
  * contexts. Of several samples, at least one usually includes none. */
 static uint64_t lower_bound_ns(struct orion_process *process, uint64_t identity, uint64_t measured_ns, bool time_sliced)
@@ -34,7 +36,7 @@ static bool was_beside_hp(const struct orion_stream_record *stream_record, const
     uint64_t began = 0;
     if (!orion_gate_hp_was_busy_since(gpu, chunk->begun_ns)) return false;
     return !orion_gpu_clock_read(&orion_be(gpu)->clock, stream_record, chunk->timed_start, &began) ||
-           orion_gate_hp_was_busy_since(gpu, began);
+           orion_gate_hp_was_busy_since(gpu, began - CLOCK_LATE_NS);
 }
 
 /* Where hp is busy more often than the work takes, all samples contain time of hp. Then the least one is the estimate. */

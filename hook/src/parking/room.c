@@ -119,9 +119,15 @@ bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until)
     return await(process, gpu, bytes, until, 0) == ORION_CREDIT_YES;
 }
 
+/* In a slot with a small limit the context counts as what the limit leaves: it may be counted there already, and is not refused. */
 static bool is_counted(CUdevice device, struct orion_context_room *room)
 {
-    return room->is_counted || (room->is_counted = orion_allocation_may_begin(device, CONTEXT_BYTES, ORION_MEMORY_RESIDENT));
+    size_t left = SIZE_MAX, limit = SIZE_MAX;
+    if (room->bytes != 0) return true;
+    orion_memory_info(device, &left, &limit);
+    uint64_t bytes = left < CONTEXT_BYTES ? left : CONTEXT_BYTES;
+    if (bytes != 0 && orion_allocation_may_begin(device, bytes, ORION_MEMORY_RESIDENT)) room->bytes = bytes;
+    return room->bytes != 0;
 }
 
 bool orion_room_for_context(CUdevice device, struct orion_context_room *room)
@@ -131,12 +137,12 @@ bool orion_room_for_context(CUdevice device, struct orion_context_room *room)
     if (gpu == NULL) return false;
     orion_gpu_await_limit(gpu);
     if (waiting_gpu(process, device) == NULL || !is_counted(device, room)) return false;
-    return orion_room_may_come(device, CONTEXT_BYTES, &room->until);
+    return orion_room_may_come(device, room->bytes, &room->until);
 }
 
 void orion_room_for_context_ends(CUdevice device, const struct orion_context_room *room)
 {
-    if (room->is_counted) orion_memory_reserved(device, CONTEXT_BYTES, ORION_MEMORY_RESIDENT, 0, CUDA_ERROR_OUT_OF_MEMORY);
+    if (room->bytes != 0) orion_memory_reserved(device, room->bytes, ORION_MEMORY_RESIDENT, 0, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 /* The GPU on which others come back, and where the process asks before it takes memory. */
@@ -174,7 +180,7 @@ bool orion_room_ask_first_for_context(CUdevice device, bool is_primary, struct o
     if (gpu == NULL || (is_primary && orion_process_primary(process, device) != NULL)) return true;
     orion_gpu_await_limit(gpu);
     if (returning_gpu(process, device) == NULL || !is_counted(device, room)) return true;
-    return orion_room_ask_first(device, CONTEXT_BYTES, &room->until);
+    return orion_room_ask_first(device, room->bytes, &room->until);
 }
 
 bool orion_room_ask_first_for_pool(const struct orion_pooling *pooling, uint64_t *until)

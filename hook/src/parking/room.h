@@ -15,7 +15,7 @@ bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until);
 /* The waiting of one context; all zero: it has not begun. */
 struct orion_context_room {
     uint64_t until;
-    bool is_counted; /* as memory of the process */
+    uint64_t bytes; /* which count as memory of the process */
 };
 
 /* The same for a context, of which nobody knows how much it takes. Waits until the process has joined the agent. Until the
@@ -23,7 +23,7 @@ struct orion_context_room {
  * room for it, and the context would take the room of one that the driver still brings back. */
 bool orion_room_for_context(CUdevice device, struct orion_context_room *room);
 void orion_room_for_context_ends(CUdevice device, const struct orion_context_room *room);
-/* Before a context that may be new: like orion_room_ask_first below. A context of a slot whose limit leaves no room for it is not asked for. */
+/* Before a context that may be new: like orion_room_ask_first below. */
 bool orion_room_ask_first_for_context(CUdevice device, bool is_primary, struct orion_context_room *room);
 
 /* Before the driver is asked: while others come back, who waits for memory and every be asks the agent first. They have been let back
