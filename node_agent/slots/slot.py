@@ -33,8 +33,8 @@ _WISHES_BURST, _WISHES_PER_SECOND = 64, 200.0
 """ How often its clients may ask for more memory, and monitors for the grant. """
 _HAND_BACKS_BURST, _HAND_BACKS_PER_SECOND, _ASKS_BURST, _ASKS_PER_SECOND = 32, 90.0, 64, 110.0
 """ How often its clients may hand back the turn, and ask for one: each time the agent plans the GPU's turns again. A
-client asks once after each time, so a slot with one client is heard whenever it asks. A request that is dropped waits for
-50 ms. """
+client asks once after each time, so a slot with one client is heard whenever it asks. One that is not heard waits
+for 50 ms. """
 
 
 class Slot:
