@@ -153,9 +153,8 @@ void orion_after_legacy(void)
     if (orion_redirected(NULL) != NULL) orion_driver.cuStreamSynchronize(CU_STREAM_LEGACY);
 }
 
-static void await_last_event(struct orion_stream_record *stream_record, CUevent last)
+static void await_last_event(struct orion_stream_record *stream_record, CUevent last, uint64_t returned)
 {
-    uint64_t returned = atomic_load(&stream_record->returned);
     if (orion_outcome_of(orion_driver.cuEventSynchronize(last)) != ORION_OUTCOME_UNKNOWN)
         orion_stream_record_prove(stream_record, returned);
     orion_driver.cuEventDestroy_v2(last);
@@ -166,15 +165,15 @@ static void await_last_event(struct orion_stream_record *stream_record, CUevent 
 static bool await_destroyed(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     struct orion_gpu *gpu = stream_record->gpu;
-    uint64_t until = orion_now() + ORION_SECOND;
-    while (!orion_stream_record_is_drained(stream_record) && orion_now() < until) {
+    uint64_t begun = atomic_load(&stream_record->begun), until = orion_now() + ORION_SECOND;
+    while (atomic_load(&stream_record->drained) < begun && orion_now() < until) {
         CUevent last = atomic_exchange(&stream_record->last, NULL); /* of hp, unless the drain thread has taken it */
-        if (last != NULL) await_last_event(stream_record, last);
+        if (last != NULL) await_last_event(stream_record, last, begun);
         else orion_sleep_precisely(DESTROYED_POLL_NS);
         if (atomic_load(&gpu->role) == ORION_ROLE_BE) orion_window_reap(process, gpu);
         else orion_busy_try_close(process, gpu);
     }
-    return orion_stream_record_is_drained(stream_record) || atomic_load(&process->captures) > 0;
+    return atomic_load(&stream_record->drained) >= begun || atomic_load(&process->captures) > 0;
 }
 
 /* Waits for the work of one of the client's streams. False: only a wait for the whole context can, as some streams have no record of their own,

@@ -13,6 +13,7 @@
     SCENARIO(unbinding_keeps_the_order_in_each_context) SCENARIO(blocking_streams_keep_the_order) \
     SCENARIO(binding_keeps_the_order_beside_a_capture) \
     SCENARIO(a_context_synchronise_waits_for_its_own_client) SCENARIO(a_context_synchronise_waits_for_destroyed_streams) \
+    SCENARIO(a_context_synchronise_waits_for_no_new_stream_of_another_client) \
     SCENARIO(a_synchronise_of_another_gpus_context_waits_for_it) SCENARIO(events_order_clients) \
     SCENARIO(a_stream_outlives_its_green_context) SCENARIO(streams_of_be_have_the_least_priority) \
     SCENARIO(launches_of_be_have_the_least_priority) SCENARIO(attributes_of_be_set_the_least_priority) \

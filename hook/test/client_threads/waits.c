@@ -1,0 +1,37 @@
+/* What a client waits for must not depend on what other clients do meanwhile. */
+#include "scenarios.h"
+#include "threads.h"
+
+static _Atomic int has_synchronised;
+static uint64_t work_ends;
+/* Once hp's work is complete, another client's stream may get the record of the stream that hp has destroyed. */
+static void makes_streams(void)
+{
+    while (now() < work_ends - 5 * MS) {}
+    for (int i = 0; i < 450 && !has_synchronised; i++) {
+        CUstream stream;
+        DONE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        launch(stream, 20);
+    }
+}
+static void synchronises_beside_new_streams(void)
+{
+    CUstream stream;
+    DONE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    launch(NULL, 0);
+    work_ends = now() + 100 * MS;
+    launch(stream, 100);
+    DONE(cuStreamDestroy(stream));
+    while (now() < work_ends - 70 * MS) {} /* meanwhile the drain thread takes the event of the work's end */
+    pthread_t be[2] = {in_thread(BE, makes_streams), in_thread(BE, makes_streams)};
+    DONE(cuCtxSynchronize());
+    CHECK(now() < work_ends + 200 * MS);
+    has_synchronised = 1;
+    for (int i = 0; i < 2; i++) pthread_join(be[i], NULL);
+}
+void a_context_synchronise_waits_for_no_new_stream_of_another_client(void)
+{
+    CHECK(start(2) == 0);
+    CHECK(set_policy(ORION_SCHEDULER_NONE, 1000) == 0);
+    all_of(HP, synchronises_beside_new_streams);
+}
