@@ -21,15 +21,6 @@ _UNBOUND = -1
 _BUDGET = next(row for row in TABLE.rows if row.name == "max_slowdown")
 
 
-class _Bound(threading.local):
-    """The client that the thread is bound to."""
-
-    client = _UNBOUND
-
-
-_bound = _Bound()
-
-
 @dataclass(frozen=True)
 class Figures:
     """The counts and times of one client since the scheduler started; times in seconds.
@@ -69,11 +60,13 @@ class Client:
     Args:
         index: the client's number, from 0.
         role: "hp" or "be".
+        scheduler: the scheduler that it is a client of.
     """
 
-    def __init__(self, index: int, role: str) -> None:
+    def __init__(self, index: int, role: str, scheduler: "Scheduler") -> None:
         self.index = index
         self.role = role
+        self.scheduler = scheduler
 
     @property
     def stream(self) -> int:
@@ -85,8 +78,18 @@ class Client:
             SchedulerError: the thread has no context, the context is on another GPU than the scheduler's, or the
                 scheduler has stopped.
         """
+        self.scheduler.require_running()
         _make_torch_current()
         return entry_points.stream(self.index)
+
+
+class _Bound(threading.local):
+    """The client that the thread is bound to, and its scheduler, which may have stopped."""
+
+    client: Client | None = None
+
+
+_bound = _Bound()
 
 
 class Scheduler:
@@ -138,19 +141,18 @@ class Scheduler:
         """
         if not 0 <= (index := operator.index(index)) < len(self._roles):
             raise IndexError(f"there is no client {index}; the scheduler has {len(self._roles)}")
-        self._require_running()
+        self.require_running()
         _make_torch_current()
-        before = _bound.client
+        before, bound = _bound.client, Client(index, self._roles[index], self)
         entry_points.bind(index)
-        _bound.client = index
+        _bound.client = bound
         try:
-            bound = Client(index, self._roles[index])
             with _torch_settings(bound):
                 yield bound
         finally:
             _bound.client = before
-            # Once the scheduler has stopped, the client of the outer block no longer exists, so unbind the thread.
-            entry_points.bind(before if self._runs else _UNBOUND)
+            # Once its scheduler has stopped, the client of the outer block no longer exists, so unbind the thread.
+            entry_points.bind(before.index if before is not None and before.scheduler.runs else _UNBOUND)
 
     def set_policy(self, *, policy: str | None = None, max_slowdown: float | None = None) -> None:
         """Change the policy, from the next launch on. A setting whose argument is None keeps its value.
@@ -159,7 +161,7 @@ class Scheduler:
             SchedulerError: the scheduler has stopped.
             ValueError: a policy or budget is invalid.
         """
-        self._require_running()
+        self.require_running()
         wanted = self.policy if policy is None else policy
         budget = self.max_slowdown if max_slowdown is None else max_slowdown
         entry_points.set_policy(*_checked_policy(wanted, budget))
@@ -171,7 +173,7 @@ class Scheduler:
         Raises:
             SchedulerError: the scheduler has stopped.
         """
-        self._require_running()
+        self.require_running()
         return [_figures_of(index, role) for index, role in enumerate(self._roles)]
 
     def stop(self) -> None:
@@ -180,8 +182,16 @@ class Scheduler:
             self._runs = False
             entry_points.stop()
 
-    def _require_running(self) -> None:
-        """Without this, calls would act on the clients of the scheduler that runs now."""
+    @property
+    def runs(self) -> bool:
+        """Whether this scheduler has not stopped."""
+        return self._runs
+
+    def require_running(self) -> None:
+        """Raise SchedulerError if this scheduler has stopped.
+
+        Without this, calls would act on the clients of the scheduler that runs now.
+        """
         if not self._runs:
             raise entry_points.SchedulerError("this scheduler has stopped")
 

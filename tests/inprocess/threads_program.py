@@ -169,7 +169,7 @@ def wrong_arguments() -> None:
         refused = [
             (SchedulerError, Scheduler),
             (IndexError, lambda: scheduler.client(2).__enter__()),
-            (SchedulerError, lambda: Client(0, "be").stream),  # no context yet
+            (SchedulerError, lambda: Client(0, "be", scheduler).stream),  # no context yet
             (ValueError, lambda: scheduler.set_policy(policy="")),
         ]
         check_that_all_raise(refused)
@@ -177,10 +177,25 @@ def wrong_arguments() -> None:
         (SchedulerError, scheduler.snapshot),
         (SchedulerError, lambda: scheduler.client(0).__enter__()),
         (SchedulerError, lambda: scheduler.set_policy(policy="gate")),
+        (SchedulerError, lambda: Client(0, "be", scheduler).stream),
     ]
-    check_that_all_raise([*stopped, (SchedulerError, lambda: Client(0, "be").stream)])
+    check_that_all_raise(stopped)
     with Scheduler(clients=["hp"]):
         check_that_all_raise(stopped)  # they are not calls on the scheduler that runs now
+
+
+def outlived_bindings() -> None:
+    gpu = Gpu()
+    stopped = Scheduler(clients=2)
+    with stopped.client(1) as bound:
+        stopped.stop()
+        with Scheduler(clients=2) as scheduler:
+            with scheduler.client(0):
+                gpu.launch(1)
+            gpu.launch(1)  # the outer block's client is none of this scheduler's
+            gpu.synchronise()
+            assert [each.launches for each in scheduler.snapshot()] == [1, 0]
+            check_that_all_raise([(SchedulerError, lambda: bound.stream)])
 
 
 def in_a_slot() -> None:
