@@ -45,6 +45,11 @@ def operation_begin(stream: str) -> str:
     return f"orion_operation_begin((struct orion_stream_name){stream});"
 
 
+def operation_end(stream: str) -> str:
+    """Return the statement after a call that may make the stream of this name wait."""
+    return f"orion_operation_end((struct orion_stream_name){stream});"
+
+
 def on_success(call: str) -> list[str]:
     """Return the lines that make a call if the driver's function has succeeded."""
     return [f"if (result == CUDA_SUCCESS) {call};"]

@@ -12,7 +12,7 @@ from orion.hook import own_streams
 from orion.hook.cuda_header import Function
 from orion.hook.declared import Declaration
 from orion.hook.memory_wrappers import memory
-from orion.hook.wrapper_parts import calling, on_success, only_call, operation_begin, real, stream_name
+from orion.hook.wrapper_parts import calling, on_success, only_call, operation_begin, operation_end, real, stream_name
 
 _COPIES = {
     "copy_in": "COPY_IN",
@@ -118,10 +118,11 @@ def _submit(function: Function, declaration: Declaration) -> list[str]:
     stream = stream_name(function, declaration)
     begin = operation_begin(stream)
     if not declaration.calls:
-        return [begin, f"return {real(function)};"]
+        return [begin, *calling(function, [operation_end(stream)])]
     kind, event = only_call(declaration)
     if kind == "await":
-        return [f"orion_event_awaited({event}, (struct orion_stream_name){stream});", f"return {real(function)};"]
+        awaited = f"orion_event_awaited({event}, (struct orion_stream_name){stream});"
+        return [awaited, *calling(function, [operation_end(stream)])]
     if kind == "uploads":
         launched = f"orion_graph_memory_launched({event}, (struct orion_stream_name){stream}, result);"
         return [begin, *calling(function, [launched])]

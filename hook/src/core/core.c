@@ -113,6 +113,14 @@ void orion_operation_begin(struct orion_stream_name stream)
     if (stream_record != NULL) orion_client_order_keep(process, stream_record);
 }
 
+void orion_operation_end(struct orion_stream_name stream)
+{
+    struct orion_process *process = orion_process_if_managed();
+    if (process == NULL || !orion_process_has_scheduler(process)) return;
+    struct orion_stream_record *stream_record = orion_stream_record_of(process, stream);
+    if (stream_record != NULL) orion_client_order_operated(process, stream_record);
+}
+
 /* -- Events ---------------------------------------------------------------------------------------------------------- */
 
 void orion_event_recording(struct orion_recording *recording)

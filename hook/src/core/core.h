@@ -39,6 +39,7 @@ static inline bool orion_work_is_admitted(const struct orion_work *work) { retur
 /* Before a call that puts something on a stream that takes no GPU time: a host function, a word, memory of a pool. The hook neither
  * gates nor counts it. Events have functions of their own, which do the same. */
 void orion_operation_begin(struct orion_stream_name stream);
+void orion_operation_end(struct orion_stream_name stream); /* after a call that may make the stream wait */
 
 /* As orion_present_try, but waits until the process is back, unless it exits. `process` may be NULL. */
 enum orion_presence orion_present_begin(struct orion_process *process);

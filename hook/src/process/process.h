@@ -126,7 +126,7 @@ struct orion_mapping {
     _Alignas(128) unsigned char capture_origins[1152];
     _Alignas(128) unsigned char marks[51200];
     _Alignas(128) unsigned char own_streams[2560];
-    _Alignas(128) unsigned char client_orders[16512];
+    _Alignas(128) unsigned char client_orders[36992];
     _Alignas(128) unsigned char kernels[622720];
     _Alignas(128) unsigned char durations[524416];
     _Alignas(128) unsigned char graphs[688256];

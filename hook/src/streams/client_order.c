@@ -17,23 +17,35 @@ void orion_client_order_found(struct orion_process *process, const struct orion_
 void orion_client_order_begin(struct orion_process *process, const struct orion_stream_record *stream_record)
 {
     uint32_t index = orion_stream_record_index(process, stream_record);
-    atomic_store(&orion_client_orders(process)->seen[index].by_own, 0);
-    atomic_store(&orion_client_orders(process)->seen[index].of_own, 0);
+    struct orion_client_orders *orders = orion_client_orders(process);
+    atomic_store(&orders->seen[index].by_own.returned, 0);
+    atomic_store(&orders->seen[index].by_own.operations, atomic_load(&orders->operations[index]));
+    atomic_store(&orders->seen[index].of_own.returned, 0);
+    atomic_store(&orders->seen[index].of_own.operations, 0);
+}
+
+void orion_client_order_operated(struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    atomic_fetch_add(&orion_client_orders(process)->operations[orion_stream_record_index(process, stream_record)], 1);
 }
 
 /* A launch that is still in the driver is not waited for, and counts as new later. */
 static void follow(struct orion_process *process, const struct orion_stream_record *stream_record,
-                   const struct orion_stream_record *other, _Atomic uint64_t *seen)
+                   const struct orion_stream_record *other, struct orion_seen *seen)
 {
     uint64_t returned = atomic_load(&other->returned);
-    if (orion_stream_record_is_drained(other) || atomic_load(seen) == returned + 1) return;
+    uint32_t operations = atomic_load(&orion_client_orders(process)->operations[orion_stream_record_index(process, other)]);
+    bool works = !orion_stream_record_is_drained(other) && atomic_load(&seen->returned) != returned + 1;
+    if (!works && atomic_load(&seen->operations) == operations) return;
     if (orion_capture_records(process, other->stream)) return;
     struct orion_relaxed relaxed = orion_capture_relax();
     CUevent event = orion_stream_record_event(other, CU_EVENT_DISABLE_TIMING);
     if (event != NULL) {
         if (orion_driver.cuEventRecord(event, orion_stream_record_handle(other)) == CUDA_SUCCESS &&
-            orion_driver.cuStreamWaitEvent(orion_stream_record_handle(stream_record), event, 0) == CUDA_SUCCESS)
-            atomic_store(seen, returned + 1);
+            orion_driver.cuStreamWaitEvent(orion_stream_record_handle(stream_record), event, 0) == CUDA_SUCCESS) {
+            atomic_store(&seen->returned, returned + 1);
+            atomic_store(&seen->operations, operations);
+        }
         orion_driver.cuEventDestroy_v2(event);
     }
     orion_capture_unrelax(&relaxed);

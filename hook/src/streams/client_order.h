@@ -2,7 +2,7 @@
  *
  * The driver orders the legacy stream with all blocking streams, which are those of cudaStreamCreate, and CuPy's and Numba's. The client's
  * own stream, which replaces the legacy one, is not blocking (threads/redirect.h). So before each call on the one, the hook makes that stream
- * wait for the work of the other. Only what is launched counts: a stream that itself only waits for an event is not waited for.
+ * wait for the other one's work, and for what it waits for: an event, a value, a function on the host.
  *
  * Other clients and threads pay one comparison for it. A program without blocking streams pays one more in its clients. */
 #ifndef ORION_CLIENT_ORDER_H
@@ -16,11 +16,19 @@
 #include "process/process.h"
 #include "streams/stream_records.h"
 
+/* The last wait that one stream has for another: the other one's `returned`, + 1, and `operations`. 0: none was. */
+struct orion_seen {
+    _Atomic uint64_t returned;
+    _Atomic uint32_t operations;
+};
+
 struct orion_client_orders {
     _Atomic uint32_t used; /* 1: some client has a blocking stream */
-    /* Of a blocking stream, by the index of its record: the `returned`, + 1, of the work for which a wait was put into the own stream, and of
-     * the own stream's work for which one was put into this stream. 0: none was. */
-    struct { _Atomic uint64_t by_own, of_own; } seen[ORION_STREAM_RECORDS];
+    /* By the index of a stream record: calls other than launches that may make the stream wait. It only grows, as the counters of the record do,
+     * but does not tell when they are complete. */
+    _Atomic uint32_t operations[ORION_STREAM_RECORDS];
+    /* Of a blocking stream, by the index of its record: what the own stream waits for, and what this stream waits for in the own one. */
+    struct { struct orion_seen by_own, of_own; } seen[ORION_STREAM_RECORDS];
 };
 ORION_PART(client_orders)
 
@@ -32,6 +40,9 @@ static inline bool orion_client_order_matters(const struct orion_process *proces
 /* Called with the record of a stream that a client uses, when the hook has found it, and when another stream has got it. */
 void orion_client_order_found(struct orion_process *process, const struct orion_stream_record *stream_record);
 void orion_client_order_begin(struct orion_process *process, const struct orion_stream_record *stream_record);
+
+/* After a call other than a launch that may make the client's stream wait. Counted also before the client has a blocking stream. */
+void orion_client_order_operated(struct orion_process *process, const struct orion_stream_record *stream_record);
 
 /* Makes the stream wait. The second one only if it is an own stream: the legacy stream is idle when all blocking streams are. */
 void orion_client_order_put(struct orion_process *process, const struct orion_stream_record *stream_record);

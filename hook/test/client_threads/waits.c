@@ -35,3 +35,48 @@ void a_context_synchronise_waits_for_no_new_stream_of_another_client(void)
     CHECK(set_policy(ORION_SCHEDULER_NONE, 1000) == 0);
     all_of(HP, synchronises_beside_new_streams);
 }
+
+/* A stream that waits, and has launched nothing that is not complete. */
+static CUstream others_stream;
+static void waits_for_an_event(CUstream stream)
+{
+    CUevent event;
+    DONE(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    launch(others_stream, 30);
+    DONE(cuEventRecord(event, others_stream));
+    DONE(cuStreamWaitEvent(stream, event, 0));
+    DONE(cuEventDestroy(event));
+}
+static void CUDA_CB stays(void *unused)
+{
+    (void)unused;
+    for (uint64_t until = now() + 30 * MS; now() < until;) {}
+}
+static void waits_for_the_host(CUstream stream) { DONE(cuLaunchHostFunc(stream, stays, NULL)); }
+static void follows(void (*waits)(CUstream), CUstream first, CUstream second)
+{
+    uint64_t began = now();
+    waits(first);
+    launch(second, 1);
+    DONE(cuStreamSynchronize(second));
+    CHECK(now() >= began + 29 * MS);
+}
+static void waits_in_both_kinds_of_streams(void)
+{
+    CUstream blocking;
+    DONE(cuStreamCreate(&others_stream, CU_STREAM_NON_BLOCKING));
+    DONE(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    for (int i = 0; i < 2; i++) {
+        follows(waits_for_an_event, NULL, blocking);
+        follows(waits_for_an_event, blocking, NULL);
+        follows(waits_for_the_host, NULL, blocking);
+        follows(waits_for_the_host, blocking, NULL);
+    }
+}
+void blocking_streams_keep_the_order_of_waits(void)
+{
+    CHECK(start(2) == 0);
+    CHECK(set_policy(ORION_SCHEDULER_NONE, 1000) == 0);
+    all_of(BE, waits_in_both_kinds_of_streams);
+    all_of(HP, waits_in_both_kinds_of_streams);
+}
