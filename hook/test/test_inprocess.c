@@ -160,7 +160,10 @@ static void launch_while_the_scheduler_stops(void)
     launch(0, NULL);
     during_synchronise = launch_late;
     CHECK(orion_stop_scheduler() == 0 && during_synchronise == NULL);
-    CHECK(orion_start_scheduler(CLIENTS) == 0 && orion_set_client_role(0, ORION_CLIENT_HP) == 0);
+    CHECK(orion_start_scheduler(CLIENTS) == 0);
+    uint32_t epoch = atomic_load(&orion_the_process->context_epoch);
+    CHECK(orion_set_client_role(0, ORION_CLIENT_HP) == 0);
+    CHECK(atomic_load(&orion_the_process->context_epoch) == epoch); /* else hp's events and pinned pages seem to have ended */
     CHECK(orion_stop_scheduler() == 0);
 }
 

@@ -57,7 +57,8 @@ struct orion_process {
     _Atomic int32_t exits; /* of `untouchable`: 1 once the process has begun to exit; the driver's own handler ends the contexts */
     _Atomic int32_t kept_open; /* of `untouchable`: 1 only keeps the stops open, while the process parks; no context ends */
     _Atomic uint32_t touching;
-    _Atomic uint32_t context_epoch;                          /* grows when a context ends, or a thread's role changes */
+    _Atomic uint32_t context_epoch;                          /* grows when a context ends */
+    _Atomic uint32_t role_changes;                           /* of clients that are threads */
     _Atomic uint32_t ends_of_contexts[ORION_CONTEXT_PLACES]; /* one grows when a context of that place ends: orion_ends_of */
 
     _Atomic uint32_t errands;          /* enum orion_errand: what the next launch of be does first */

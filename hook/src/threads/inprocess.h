@@ -34,10 +34,10 @@ ORION_PART(inprocess)
 struct orion_binding {
     uint32_t client; /* number of the client, + 1; 0: none */
     uint32_t generation;
-    /* A cache of the client's own stream, and the context and epoch for which the cache is valid: see redirect.c */
+    /* A cache of the client's own stream, and the context and epoch (of contexts and roles) for which it is valid: see redirect.c */
     CUcontext context;
     CUstream stream;
-    uint32_t context_epoch;
+    uint32_t epoch;
 };
 extern _Thread_local struct orion_binding orion_binding;
 

@@ -10,11 +10,11 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* A bound thread may have the stream of the role that the client had. It looks for one again when a context ends, and so now. */
+/* A bound thread may have the stream of the role that the client had. It looks for one again at a change, as it does when a context ends. */
 static void change_role(struct orion_process *process, int client, uint32_t role)
 {
     struct orion_inprocess *scheduler = orion_inprocess(process);
-    if (scheduler->roles[client] != role) atomic_fetch_add(&process->context_epoch, 1);
+    if (scheduler->roles[client] != role) atomic_fetch_add(&process->role_changes, 1);
     scheduler->roles[client] = role;
     orion_virtual_gpus_join(process, scheduler->roles, atomic_load(&scheduler->clients));
 }

@@ -79,11 +79,12 @@ CUstream orion_own_stream(CUstream instead_of)
         return instead_of;
     CUcontext context = NULL;
     if (orion_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL) return instead_of;
-    uint32_t epoch = atomic_load_explicit(&process->context_epoch, memory_order_acquire);
-    if (__builtin_expect(binding->context != context || binding->context_epoch != epoch, 0)) {
+    uint32_t epoch = atomic_load_explicit(&process->context_epoch, memory_order_acquire) + /* both only grow */
+                     atomic_load_explicit(&process->role_changes, memory_order_acquire);
+    if (__builtin_expect(binding->context != context || binding->epoch != epoch, 0)) {
         binding->stream = orion_stream_of_client(process, binding->client - 1);
         binding->context = context;
-        binding->context_epoch = epoch;
+        binding->epoch = epoch;
         if (binding->stream != NULL) orion_order_with_legacy(binding->stream, ORION_BEHIND_LEGACY);
     }
     return binding->stream != NULL ? binding->stream : instead_of;
