@@ -14,6 +14,8 @@
 #include "threads/inprocess.h"
 
 #define DESTROYED_POLL_NS (50 * ORION_MICROSECOND)
+#define ENDING_POLL_NS (50 * ORION_MICROSECOND)
+#define ENDING_MOST_NS (100 * ORION_MILLISECOND)
 
 /* -- Own streams ----------------------------------------------------------------------------------------------------- */
 
@@ -109,6 +111,29 @@ void orion_order_with_legacy(CUstream own, enum orion_legacy_order order)
     orion_capture_unrelax(&relaxed);
 }
 
+/* Another thread may be ending the context, and its stream. It waits for a thread that touches. As most ends are of something else (a stream,
+ * a capture), this thread waits for them, too. Unlike orion_touch, it may use a context while some thread captures. */
+static bool touches(struct orion_process *process, const struct orion_own_stream *own, CUstream stream)
+{
+    for (uint64_t until = orion_now() + ENDING_MOST_NS; orion_now() < until; orion_sleep_precisely(ENDING_POLL_NS)) {
+        atomic_fetch_add(&process->touching, 1);
+        if (atomic_load(&process->untouchable) == 0 && atomic_load(&own->stream) == stream) return true;
+        orion_touched(process);
+        if (atomic_load(&own->stream) != stream) return false;
+    }
+    return false;
+}
+
+static void legacy_follows(struct orion_process *process, const struct orion_own_stream *own, CUstream stream)
+{
+    if (!touches(process, own, stream)) return;
+    if (orion_driver.cuCtxPushCurrent_v2(own->context) == CUDA_SUCCESS) {
+        orion_order_with_legacy(stream, ORION_AHEAD_OF_LEGACY);
+        orion_driver.cuCtxPopCurrent_v2(&(CUcontext){NULL});
+    }
+    orion_touched(process);
+}
+
 /* The thread that leaves may have used several contexts, and any may be current to it now, or none. A green context can be current to one
  * thread only, so the hook makes none current. */
 void orion_legacy_follows_client(struct orion_process *process, uint32_t client)
@@ -119,10 +144,8 @@ void orion_legacy_follows_client(struct orion_process *process, uint32_t client)
         struct orion_own_stream *own = &orion_own_streams(process)->entry[i];
         CUstream stream = atomic_load(&own->stream);
         if (stream == NULL || own->client != client) continue;
-        bool pushes = own->context != current;
-        if (pushes && (own->context != own->ends_with || orion_driver.cuCtxPushCurrent_v2(own->context) != CUDA_SUCCESS)) continue;
-        orion_order_with_legacy(stream, ORION_AHEAD_OF_LEGACY);
-        if (pushes) orion_driver.cuCtxPopCurrent_v2(&(CUcontext){NULL});
+        if (own->context == current) orion_order_with_legacy(stream, ORION_AHEAD_OF_LEGACY);
+        else if (own->context == own->ends_with) legacy_follows(process, own, stream);
     }
 }
 

@@ -56,7 +56,8 @@ bool orion_synchronised_client(CUcontext context, CUresult *result);
 enum orion_legacy_order { ORION_BEHIND_LEGACY, ORION_AHEAD_OF_LEGACY };
 void orion_order_with_legacy(CUstream own, enum orion_legacy_order order);
 
-/* Makes the legacy stream of each context in which the client has an own stream wait for that one. */
+/* Makes the legacy stream of each context in which the client has an own stream wait for that one. Not of a green context that is not
+ * current, and not while another thread has been ending some context for long. */
 void orion_legacy_follows_client(struct orion_process *process, uint32_t client);
 
 #endif
