@@ -25,7 +25,7 @@ static void synchronises_beside_new_streams(void)
     while (now() < work_ends - 70 * MS) {} /* meanwhile the drain thread takes the event of the work's end */
     pthread_t be[2] = {in_thread(BE, makes_streams), in_thread(BE, makes_streams)};
     DONE(cuCtxSynchronize());
-    CHECK(now() < work_ends + 200 * MS);
+    CHECK(now() < work_ends + 700 * MS);
     has_synchronised = 1;
     for (int i = 0; i < 2; i++) pthread_join(be[i], NULL);
 }
