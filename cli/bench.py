@@ -277,6 +277,5 @@ def threads(
     environment = preloading_environment(os.environ, hook.library(), None)
     command = [sys.executable, "-Pm", "orion.bench.threads_cost", "--rounds", str(rounds), "--dtypes", dtypes]
     command += ["--output", str(output)] * (output is not None) + ["--json"] * as_json
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    sys.stdout.flush()
     os.execve(sys.executable, command, environment)

@@ -192,8 +192,7 @@ def _outcome(arguments: list[str] | None) -> tuple[int, str]:
 def _flush() -> OSError | None:
     """Write what Python still holds of the output; return why that failed. Python's end would print a traceback."""
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python's end writes it once more
         return error

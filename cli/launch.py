@@ -46,6 +46,5 @@ def launch(
     command = [sys.executable, "-Pm", "orion.bench.job_run", str(file), "--policy", policy]
     command += ["--max-slowdown", str(max_slowdown), "--seed", str(seed)]
     command += ["--simulated"] * simulated + ["--json"] * as_json
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    sys.stdout.flush()
     os.execve(sys.executable, command, environment)

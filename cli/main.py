@@ -28,8 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
     Args:
         arguments: the words after `orion`; None: those of this process, which ends afterwards.
     """
+    if sys.stdout is None:  # the caller has closed it
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (until the process ends)
     if arguments is None:
-        if sys.stdout is not None and sys.stdout.errors == "strict":
+        if sys.stdout.errors == "strict":
             sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # rich shortens with an ellipsis
         sys.unraisablehook = _interrupt_again
         gc.set_threshold(_YOUNG)
@@ -68,8 +70,7 @@ def _set(handler: object) -> None:
 
 def _end(number: int, frame: object) -> None:
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     finally:
         os._exit(INTERRUPTED)
 

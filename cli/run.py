@@ -215,8 +215,7 @@ def _silent_grpc() -> Iterator[None]:
 
 
 def _become(program: str, command: list[str], environment: dict[str, str]) -> NoReturn:
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    sys.stdout.flush()
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program inherits what is ignored
         signal.signal(number, signal.SIG_DFL)
     try:

@@ -78,8 +78,7 @@ def run_profiled(command: Sequence[str], library: Path, folder: Path, launches: 
         "ORION_PROFILE_LAUNCHES": str(launches),
         "ORION_PROFILE_CUPTI": ":".join(str(path) for path in find_cupti(Path(program).absolute())),
     }
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    sys.stdout.flush()
     try:
         process = subprocess.Popen(command, executable=program, env=environment)
     except OSError as error:
