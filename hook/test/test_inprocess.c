@@ -196,7 +196,7 @@ static void count_launches_of_each_client(void)
     orion_stream_ending(stream);
     CHECK(orion_set_client_idx(1) == 0);
     for (int i = 0; i < 2; i++) launch(1, stream);
-    CHECK(orion_stream_record_of(orion_the_process, (struct orion_stream_name){stream, false})->begun_before >= 5);
+    CHECK(atomic_load(&orion_stream_record_of(orion_the_process, (struct orion_stream_name){stream, false})->begun_before) >= 5);
     for (uint32_t i = 0; i < 2; i++)
         CHECK(orion_work_begun(orion_the_process, orion_inprocess(orion_the_process)->gpus[i]) == (i == 0 ? 5 : 2));
     CHECK(orion_stop_scheduler() == 0);

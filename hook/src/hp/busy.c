@@ -20,7 +20,7 @@ uint64_t orion_work_begun(struct orion_process *process, const struct orion_gpu 
     uint64_t begun = gpu->client != 0 ? atomic_load_explicit(&gpu->record->launches, memory_order_relaxed) : 0;
     ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
         begun += atomic_load_explicit(&stream_record->begun, memory_order_relaxed);
-        if (gpu->client != 0) begun -= stream_record->begun_before;
+        if (gpu->client != 0) begun -= atomic_load_explicit(&stream_record->begun_before, memory_order_relaxed);
     }
     return begun;
 }

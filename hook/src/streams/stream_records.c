@@ -60,8 +60,9 @@ static struct orion_stream_record *claimed(struct orion_process *process, struct
 {
     struct orion_gpu *before = stream_record->gpu;
     uint64_t begun = atomic_load(&stream_record->begun);
-    if (before != NULL && before->client != 0) atomic_fetch_add(&before->record->launches, begun - stream_record->begun_before);
-    stream_record->begun_before = begun;
+    if (before != NULL && before->client != 0)
+        atomic_fetch_add(&before->record->launches, begun - atomic_load(&stream_record->begun_before));
+    atomic_store(&stream_record->begun_before, begun);
     atomic_store(&stream_record->hidden, 0);
     stream_record->key = key;
     stream_record->stream = stream;

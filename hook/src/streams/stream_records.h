@@ -50,7 +50,7 @@ struct orion_stream_record {
     _Atomic uint32_t order;                               /* enum orion_stream_order; NONE for an overflow record, too */
     const void *thread;                                   /* of a thread's own stream: where the thread is; else NULL */
     _Atomic uint64_t mark_at, marked;                     /* hp: the next launch that hp/marks.h looks at; the last mark */
-    uint64_t begun_before;                                /* `begun` at the time when a client got the record */
+    _Atomic uint64_t begun_before;                        /* `begun` at the time when a client got the record */
     _Atomic(CUevent) last;                                /* completes after the last work of a destroyed stream */
     _Alignas(8) unsigned char be[ORION_STREAM_RECORD_BE]; /* be's state for the stream: see be/state.h */
 } __attribute__((aligned(128)));

@@ -125,7 +125,8 @@ static int choose_hp(int clients)
 static void clear_figures(struct orion_process *process, const struct orion_gpu *gpu)
 {
     for (_Atomic uint64_t *word = &gpu->record->launches; word < &gpu->record->shares_context; word++) atomic_store(word, 0);
-    ORION_EACH_STREAM_RECORD(stream_record, process, gpu) stream_record->begun_before = atomic_load(&stream_record->begun);
+    ORION_EACH_STREAM_RECORD(stream_record, process, gpu)
+        atomic_store(&stream_record->begun_before, atomic_load(&stream_record->begun));
 }
 
 static int start(struct orion_process *process, int clients, int hp)
