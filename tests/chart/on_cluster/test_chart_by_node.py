@@ -120,6 +120,10 @@ def test_a_node_goes_back_and_the_pod_that_waited_runs(
     tenants.delete("plain")
 
 
+def phases(release: Release) -> set[str]:
+    return {pod["status"]["phase"] for pod in release.pods()}
+
+
 def test_an_uninstall_is_refused_while_a_pod_has_a_claim(
     release: Release, kubectl: Kubectl, tenants: Tenants, gpus: GpuNode, node: Node
 ) -> None:
@@ -130,9 +134,9 @@ def test_an_uninstall_is_refused_while_a_pod_has_a_claim(
     with pytest.raises(Failed, match="orion-await-claims") as refused:
         release.uninstall()
     assert f"cannot end without its driver: {tenants.namespace}/floor" in str(refused.value)
-    assert {pod["status"]["phase"] for pod in release.pods()} == {"Running"}
+    eventually(lambda: phases(release) == {"Running"}, what="the pod that refused goes with its Job, a moment later")
     release.rollback(BY_NODE_REVISION)  # who wants to keep Orion instead does this
-    assert {pod["status"]["phase"] for pod in release.pods()} == {"Running"}
+    assert phases(release) == {"Running"}
     assert tenants.reports("floor", 1)
 
 
