@@ -88,6 +88,30 @@ static inline void fake_pinned_memory(void)
     orion_driver.cuMemHostGetDevicePointer_v2 = fake_pointer;
 }
 
+/* The primary context is active, and is the current one. */
+static inline CUresult CUDAAPI fake_primary_state(CUdevice device, unsigned *flags, int *active)
+{
+    (void)device;
+    *flags = 0, *active = 1;
+    return CUDA_SUCCESS;
+}
+static inline CUresult CUDAAPI fake_primary_retain(CUcontext *context, CUdevice device)
+{
+    (void)device;
+    return fake_get_current(context);
+}
+static inline CUresult CUDAAPI fake_primary_release(CUdevice device)
+{
+    (void)device;
+    return CUDA_SUCCESS;
+}
+static inline void fake_primary(void)
+{
+    orion_driver.cuDevicePrimaryCtxGetState = fake_primary_state;
+    orion_driver.cuDevicePrimaryCtxRetain = fake_primary_retain;
+    orion_driver.cuDevicePrimaryCtxRelease_v2 = fake_primary_release;
+}
+
 /* This process's state of a GPU with the given role, as if the process had joined. It has no thread of the hook: the test
  * alone writes its pages, which a thread would read. */
 static inline struct orion_gpu *fake_gpu_of(CUdevice device, enum orion_role role)

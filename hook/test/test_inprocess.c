@@ -241,22 +241,6 @@ static CUresult CUDAAPI create_green_stream(CUstream *stream, CUgreenCtx green, 
     *stream = (CUstream)(uintptr_t)0x8000;
     return CUDA_SUCCESS;
 }
-static CUresult CUDAAPI primary_state(CUdevice device, unsigned *flags, int *active)
-{
-    (void)device;
-    *flags = 0, *active = 1;
-    return CUDA_SUCCESS;
-}
-static CUresult CUDAAPI retain_primary(CUcontext *context, CUdevice device)
-{
-    (void)device;
-    return fake_get_current(context);
-}
-static CUresult CUDAAPI release_primary(CUdevice device)
-{
-    (void)device;
-    return CUDA_SUCCESS;
-}
 
 /* The next scheduler may be one of another GPU, where kernels of that GPU cannot run in these contexts. */
 static void a_scheduler_leaves_no_partition(void)
@@ -268,9 +252,7 @@ static void a_scheduler_leaves_no_partition(void)
     orion_driver.cuGreenCtxDestroy = destroy_green;
     orion_driver.cuGreenCtxStreamCreate = create_green_stream;
     orion_driver.cuStreamDestroy_v2 = done_stream;
-    orion_driver.cuDevicePrimaryCtxGetState = primary_state;
-    orion_driver.cuDevicePrimaryCtxRetain = retain_primary;
-    orion_driver.cuDevicePrimaryCtxRelease_v2 = release_primary;
+    fake_primary();
     for (int round = 0; round < 2; round++) {
         CHECK(orion_start_scheduler(CLIENTS) == 0 && orion_set_client_idx(0) == 0);
         struct orion_stream_name own = {orion_redirected(NULL), false};

@@ -128,22 +128,6 @@ static CUresult CUDAAPI fake_wait(CUstream stream, CUevent event, unsigned flags
     waited_for = *recording_of(event);
     return waits_fail > 0 && waits_fail-- ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
-static CUresult CUDAAPI fake_state(CUdevice device, unsigned *flags, int *active)
-{
-    (void)device, (void)flags;
-    *active = 1;
-    return CUDA_SUCCESS;
-}
-static CUresult CUDAAPI fake_retain(CUcontext *context, CUdevice device)
-{
-    (void)device;
-    return fake_get_current(context);
-}
-static CUresult CUDAAPI fake_release(CUdevice device)
-{
-    (void)device;
-    return CUDA_SUCCESS;
-}
 
 static struct orion_gpu *partitioned_gpu(void)
 {
@@ -162,9 +146,7 @@ static struct orion_gpu *partitioned_gpu(void)
     orion_driver.cuStreamSynchronize = NULL; /* a launch calls nothing that may wait for ever */
     orion_driver.cuStreamQuery = fake_query;
     orion_driver.cuThreadExchangeStreamCaptureMode = fake_exchange_mode;
-    orion_driver.cuDevicePrimaryCtxGetState = fake_state;
-    orion_driver.cuDevicePrimaryCtxRetain = fake_retain;
-    orion_driver.cuDevicePrimaryCtxRelease_v2 = fake_release;
+    fake_primary();
     return gpu;
 }
 

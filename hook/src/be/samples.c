@@ -14,9 +14,8 @@
 #include "streams/stream_records.h"
 #include "system/system.h"
 
-#define AWAITED_NS (ORION_SECOND / 2) /* a launch that awaits the program ran for so long while nothing completed */
-#define SAMPLES_TO_TRUST 8u           /* time slices hardly ever lengthen the shortest of this many samples */
-
+#define AWAITED_NS (ORION_SECOND / 2)         /* a launch that awaits the program ran for so long while nothing completed */
+#define SAMPLES_TO_TRUST 8u                   /* time slices hardly ever lengthen the shortest of this many samples */
 #define CLOCK_LATE_NS (ORION_MILLISECOND / 5) /* times of the GPU's clock may be late, hardly ever by more (gpu_clock.h) */
 
 /* A lower bound of a kernel's duration, 0 if unknown. With time-slicing, a sample may include the time slices of other
@@ -54,15 +53,17 @@ void orion_sample_learn(struct orion_process *process, const struct orion_stream
     struct orion_gpu *gpu = stream_record->gpu;
     if (chunk->identity == 0) return;
     bool had_pages = orion_plan_had_pages(gpu, chunk->begun_ns); /* else the sample may contain page faults */
-    bool is_clean = had_pages && !was_beside_hp(stream_record, chunk);
     if (!(had_pages || chunk->bounds.awaits_program)) return;
     if (orion_driver.cuEventElapsedTime(&milliseconds, chunk->timed_start, chunk->end) != CUDA_SUCCESS) return;
     if (!(milliseconds >= 0 && milliseconds < 1e6f)) return;
     uint64_t measured_ns = (uint64_t)((double)milliseconds * 1e6);
     if (chunk->bounds.awaits_program && measured_ns > AWAITED_NS)
         orion_facts_set_flags(orion_duration_claim(orion_durations(process), chunk->identity), ORION_FACTS_AWAITS_PROGRAM);
-    if (had_pages && !is_clean) learn_bound(process, chunk->identity, measured_ns);
-    if (!is_clean) return;
+    if (!had_pages) return;
+    if (was_beside_hp(stream_record, chunk)) {
+        learn_bound(process, chunk->identity, measured_ns);
+        return;
+    }
     bool time_sliced = !orion_runs_together(gpu) && orion_gpu_be_clients(gpu) > 1;
     orion_duration_learn(orion_durations(process), chunk->identity, measured_ns,
                          time_sliced ? ORION_SAMPLE_TIME_SLICED : ORION_SAMPLE_CLEAN);

@@ -13,8 +13,7 @@
 #include "system/system.h"
 #include "threads/inprocess.h"
 
-#define DESTROYED_POLL_NS (50 * ORION_MICROSECOND)
-#define ENDING_POLL_NS (50 * ORION_MICROSECOND)
+#define POLL_NS (50 * ORION_MICROSECOND)
 #define ENDING_MOST_NS (100 * ORION_MILLISECOND)
 
 /* -- Own streams ----------------------------------------------------------------------------------------------------- */
@@ -115,7 +114,7 @@ void orion_order_with_legacy(CUstream own, enum orion_legacy_order order)
  * a capture), this thread waits for them, too. Unlike orion_touch, it may use a context while some thread captures. */
 static bool touches(struct orion_process *process, const struct orion_own_stream *own, CUstream stream)
 {
-    for (uint64_t until = orion_now() + ENDING_MOST_NS; orion_now() < until; orion_sleep_precisely(ENDING_POLL_NS)) {
+    for (uint64_t until = orion_now() + ENDING_MOST_NS; orion_now() < until; orion_sleep_precisely(POLL_NS)) {
         atomic_fetch_add(&process->touching, 1);
         if (atomic_load(&process->untouchable) == 0 && atomic_load(&own->stream) == stream) return true;
         orion_touched(process);
@@ -193,7 +192,7 @@ static bool await_destroyed(struct orion_process *process, struct orion_stream_r
     while (atomic_load(&stream_record->drained) < begun && orion_now() < until) {
         CUevent last = atomic_exchange(&stream_record->last, NULL); /* of hp, unless the drain thread has taken it */
         if (last != NULL) await_last_event(stream_record, last, begun);
-        else orion_sleep_precisely(DESTROYED_POLL_NS);
+        else orion_sleep_precisely(POLL_NS);
         if (atomic_load(&gpu->role) == ORION_ROLE_BE) orion_window_reap(process, gpu);
         else orion_busy_try_close(process, gpu);
     }
