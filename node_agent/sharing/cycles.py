@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from orion.node_agent.pages.plans import Plan
-from orion.node_agent.sharing.accounts import Accounts, is_full, total
+from orion.node_agent.sharing.accounts import Accounts, total
 from orion.node_agent.sharing.around_windows import Turn, clipped, fill, gaps, origin
 from orion.node_agent.sharing.joint import Window
 from orion.node_agent.sharing.planned import Planned
@@ -96,7 +96,7 @@ class Cycles:
     ) -> tuple[int, dict[str, int]]:
         """Return the lengths of turns, and of the cycle: turns of whole pieces may be shorter together than planned."""
         lengths = next_lengths(self._accounts, shares, corrections, cycle_ns, self.shortest_ns)
-        limits_fill = is_full(shares) and all(self._accounts[name].ceiling < 1 for name in shares)
+        limits_fill = self._accounts.are_full and all(self._accounts[name].ceiling < 1 for name in shares)
         for _ in range(_CLOSED_UP):
             ceilings, together = [self._accounts[name].ceiling for name in lengths], sum(lengths.values())
             if not lengths or (max(ceilings) < 1 and not limits_fill):
