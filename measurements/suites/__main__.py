@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     head = raw_data.header("measurements.suites")
     settings = running.Settings(
         suite, sources, files, options.limit_s, options.again_limit_s, options.test_limit_s, options.workers,
-        options.together, options.simulated, options.parks,
+        options.together, options.simulated, options.parks, options.threads,
     )  # fmt: skip
     results = running.Results()
     status = _guarded(settings, lambda: running.run(settings, results))
@@ -92,7 +92,11 @@ examples:
     parser.add_argument("--test-limit-s", type=positive, default=90.0, help="time for one test (default: 90)")
     parser.add_argument("--workers", type=counted, default=1, help="processes of a role at a time (default: 1)")
     parser.add_argument("--together", action="store_true", help="all roles at once on one GPU (default: in turn)")
-    parser.add_argument("--parks", action="store_true", help="be processes leave the GPU and come back, all the time")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--parks", action="store_true", help="be processes leave the GPU and come back, all the time")
+    ways.add_argument(
+        "--threads", action="store_true", help="hp and be are client threads, beside a client of the other role"
+    )
     parser.add_argument("--simulated", action="store_true", help="on a simulated GPU")
     return parser
 

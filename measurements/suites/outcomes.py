@@ -43,7 +43,7 @@ def raw(head: dict[str, Any], name: str, tests: str, settings: Settings, results
         "roles": list(ROLES),
         "seconds": results.seconds,
         **({"stays": results.stays.record()} if settings.parks else {}),
-        "joined": {role: len(found) for role, found in results.joined.items()},
+        "joined": {} if settings.threads else {role: len(found) for role, found in results.joined.items()},
         "files": {file: [results.first[role].get(file, FileRun()).state for role in ROLES] for file in settings.files},
         "outcomes": letters,
         "outcomes_again": {test: _letters(second, test) for test in again},
@@ -108,8 +108,9 @@ class Comparison:
 
     def sentence(self) -> str:
         """Return the result in one sentence."""
+        joined = ", ".join(f"{number} processes as {role}" for role, number in self.record["joined"].items())
         return (
             f"{len(self.compared)} tests ended in all roles, {self.alike['p']} passed in all, "
-            f"{len(self.different)} ended differently by role, {len(self.unsteady)} only at first; the agent saw "
-            f"{self.record['joined']['hp']} processes as hp, {self.record['joined']['be']} as be"
+            f"{len(self.different)} ended differently by role, {len(self.unsteady)} only at first; "
+            f"{f'the agent saw {joined}' if joined else 'the roles were those of client threads'}"
         )

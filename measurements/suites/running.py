@@ -18,8 +18,10 @@ from measurements.repeating import repeated
 from measurements.suites import parking
 from measurements.suites.catalogue import Suite
 from measurements.suites.files import OF_PROCESS, FileRun, Limits, run_file
+from orion import hook
 from orion.bench import managed
 from orion.bench.commandline import say
+from orion.cli.launching import preloading_environment
 from orion.errors import Unavailable
 from orion.node_agent.api import agent_pb2
 
@@ -52,6 +54,7 @@ class Settings:
         together: All roles at the same time, on the same GPU.
         simulated: On a simulated GPU.
         parks: The be processes leave the GPU and come back, all the time.
+        threads: The roles are those of client threads, beside a client of the other role in the same process.
     """
 
     suite: Suite
@@ -64,6 +67,7 @@ class Settings:
     together: bool
     simulated: bool
     parks: bool
+    threads: bool
     stop: threading.Event = field(default_factory=threading.Event)
 
 
@@ -104,12 +108,20 @@ def run(settings: Settings, results: Results) -> None:
 def _environments(settings: Settings, gpu: managed.ManagedGPU, environment: Mapping[str, str]) -> Environments:
     own = _own(settings, environment)
     none = {**environment, **own}
+    if settings.threads:
+        hp, be = (_client_thread(none, role) for role in ("hp", "be"))
+        return {"none": lambda: none, "hp": lambda: hp, "be": lambda: be}
     hp, be = ({**gpu.client_environment(role), **own} for role in ("hp", "be"))
 
     def be_that_parks() -> Mapping[str, str]:
         return {**gpu.client_environment("be", memory=parking.SLOT), **own}
 
     return {"none": lambda: none, "hp": lambda: hp, "be": be_that_parks if settings.parks else lambda: be}
+
+
+def _client_thread(none: Mapping[str, str], role: str) -> dict[str, str]:
+    variables = {"PYTEST_ADDOPTS": "-p orion_client_thread", "ORION_SUITE_ROLE": role}
+    return {**preloading_environment(none, hook.library(), None), **variables}
 
 
 def _own(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:

@@ -61,6 +61,20 @@ def test_goes_on_until_its_process_has_been_away():
         assert cuda.cuMemFree_v2(memory) == 0
 """
 
+IN_A_CLIENT = """
+import ctypes, os, time
+from orion.inprocess.scheduler import _bound
+def test_runs_in_a_client_beside_another_one():
+    cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    assert cuda.cuInit(0) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+    role = os.environ.get("ORION_SUITE_ROLE", "none")
+    assert (_bound.client.role if _bound.client else "none") == role
+    deadline = time.monotonic() + 60
+    while role != "none" and not _bound.client.scheduler.snapshot()[1].launches:
+        assert time.monotonic() < deadline
+"""
+
 
 def test_a_file_continues_behind_tests_that_crash_or_hang(tmp_path: Path) -> None:
     (tmp_path / "test_troubled.py").write_text(TROUBLED)
@@ -136,6 +150,19 @@ def test_outcomes_are_compared_by_role_and_differing_tests_run_once_more(
     printed = capsys.readouterr().out
     assert "| own | `test_by_role.py::test_hooked` | passed | failed | failed | It looks for the hook. |" in printed
     assert "| own | `test_by_role.py::test_first_time` | failed | passed | passed | passed |" in printed
+
+
+def test_tests_run_in_client_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test_in_a_client.py").write_text(IN_A_CLIENT)
+    monkeypatch.setitem(SUITES, "own", Suite("Our own", "a folder", ("test_*.py",), ("pytest",)))
+    output = tmp_path / "raw.json.gz"
+    options = ["--suite", "own", "--sources", str(tmp_path), "--output", str(output), "--simulated", "--threads"]
+    assert command.main(options) == 0
+    record = raw_data.read(output)
+    assert Comparison(record).alike == {"p": 1}, record
+    assert "client threads" in capsys.readouterr().out
 
 
 def test_be_processes_leave_the_gpu_and_come_back_all_the_time(
