@@ -222,6 +222,7 @@ class ApiServer:
         except LogInFailed as error:
             raise self._log_in_error(error) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._metrics.requests.labels(method, "0").inc()
             raise ApiError(0, f"{method} {path}: {str(error) or type(error).__name__}") from error
 
 

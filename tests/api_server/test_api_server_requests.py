@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
+from prometheus_client import CollectorRegistry
 
 from orion.api_server.access import Access
+from orion.api_server.metrics import RequestMetrics
 from orion.api_server.paths import SHARES
 from orion.api_server.requests import PAGE, ApiError, ApiServer
 from tests.operator.scripted_api import ScriptedApi
@@ -56,11 +58,13 @@ async def test_an_eviction_that_a_disruption_budget_forbids_is_not_retried(scrip
     assert error.value.status == 429
 
 
-async def test_the_error_of_an_absent_server_has_status_zero() -> None:
-    api = ApiServer(Access("http://127.0.0.1:9"), "orion-test")
+async def test_the_error_of_an_absent_server_has_status_zero_and_counts() -> None:
+    registry = CollectorRegistry()
+    api = ApiServer(Access("http://127.0.0.1:9"), "orion-test", RequestMetrics(registry))
     with pytest.raises(ApiError) as error:
         await api.get("/x")
     assert error.value.status == 0
+    assert registry.get_sample_value("orion_requests_total", {"method": "GET", "status": "0"}) == 1
     with pytest.raises(ApiError) as error:
         await anext(api.events("/x", 1))
     assert error.value.status == 0
