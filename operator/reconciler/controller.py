@@ -79,27 +79,36 @@ class Controller:
         self._api, self._leader, self._metrics, self._identity = api, leader, metrics, identity
         self._missing = MissingGPUs(api)
         self._begun = asyncio.Event()
+        self._queueing: asyncio.Task[None] | None = None
         self._slice = asyncio.Lock()
         self.notice: Callable[[], None] = lambda: None
         """ Is called after each change of the state. """
 
     def changed(self, keys: Iterable[Key]) -> None:
-        """Queue the objects that a change may concern. Before `begin` this is not needed: it queues all objects."""
+        """Queue the objects that a change may concern. Before `begin` and without the Lease this is not needed."""
         if not self._begun.is_set():
             return
         self.notice()
-        for key in keys:
+        for key in keys if self._leader.taken.is_set() else ():
             self.queue.add([key], SETTLE[key.kind])
 
     async def begin(self) -> None:
         """Start the workers. Call this once all objects have been read: until then, `state` lacks some."""
         self._begun.set()
+        await self._queue_all()
+        self.notice()
+
+    def leads(self) -> None:
+        """Queue all objects: the Lease was just taken. Without it none is queued, as keys of gone pods would stay."""
+        if self._begun.is_set():
+            self._queueing = asyncio.create_task(self._queue_all())
+
+    async def _queue_all(self) -> None:
         # The delays of SETTLE apply here, too: each kind has its own watch, and nodes may arrive later than their GPUs.
         for number, key in enumerate(self.state.everything(), start=1):
             self.queue.add([key], SETTLE[key.kind])
             if number % _QUEUED_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        self.notice()
 
     async def work(self) -> None:
         """Reconcile one object after the other while this process may write, until cancelled."""

@@ -121,6 +121,7 @@ class Namespace:
     def forget(self, pod: str) -> set[str]:
         """Drop a pod's claims and governance; return the shares that it concerned."""
         self.shares.claims.drop_pod(pod)
+        self.moved.discard(pod)
         return self._ungovern(pod)
 
     def _ungovern(self, pod: str) -> set[str]:

@@ -75,8 +75,8 @@ class Reconciler:
         self._leader: Leadership | Alone = (
             Leadership(self._api, settings, self.metrics) if settings.elect else Alone(self.metrics)
         )
-        self._leader.on_taken = self.state.rollouts.leads
         self._controller = Controller(self.state, self._api, self._leader, self.metrics, settings.identity)
+        self._leader.on_taken = self._leads
         self._intake = Intake(self.state, self._controller)
         self._kopf = kopf_settings()
         self._lists = Lists(self._intake, settings.namespaces)
@@ -172,6 +172,10 @@ class Reconciler:
                 f"the API server does not know {', '.join(sorted(missing))} of {API_VERSION}: "
                 "apply charts/orion/files/crds"
             )
+
+    def _leads(self) -> None:
+        self.state.rollouts.leads()
+        self._controller.leads()
 
     async def _resync_forever(self) -> None:
         """Start the workers once all objects are known, then resync periodically."""
