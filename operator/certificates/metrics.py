@@ -32,3 +32,8 @@ class Metrics:
         for what, certificate in (("leaf", state.leaf), ("authority", state.authority)):
             self.ends.labels(what).set(certificate.ends.timestamp() if certificate else 0)
         self.retired.set(len(state.retired))
+
+    def forget(self) -> None:
+        """Report no certificates: another process renews them now, so those that this one knows may be old."""
+        self.ends.clear()
+        self.retired.set(0)

@@ -103,6 +103,7 @@ class Rotation:
             else:
                 pause = _STAND_BY_S
                 self._spread = None  # this process observes nothing while another one writes
+                self._metrics.forget()
             await asyncio.sleep(pause)
 
     async def look(self) -> Look:
@@ -117,6 +118,7 @@ class Rotation:
             others = view.configuration.others
             self._say("others", others, logging.WARNING)
             if others:
+                self._metrics.forget()
                 return Look(None, others)
             try:
                 step = await self._advance(view)

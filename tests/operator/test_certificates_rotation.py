@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from orion.errors import NotFound
+from orion.operator.certificates.metrics import Metrics
+from orion.operator.certificates.rotating import Rotation
 from tests.operator.certificate_world import EPOCH, HOOK, SECRET, SETTINGS, Rotator, World, installed
 
 
@@ -236,3 +238,15 @@ async def test_a_process_that_may_not_write_makes_no_request() -> None:
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(Rotator(world).rotation.run(lambda: False), 0.05)
     assert SECRET not in world.objects
+
+
+async def test_a_process_that_may_no_longer_write_reports_no_certificate() -> None:
+    """Another one renews them from now on, so what this one knows would soon look like a certificate that is to end."""
+    (_, rotator), metrics = installed(), Metrics()
+    rotation = Rotation(rotator, SETTINGS, metrics, rotator._clocks())
+    to_its_end(rotation.look())
+    leaf = "orion_certificates_end_timestamp_seconds", {"what": "leaf"}
+    assert metrics.registry.get_sample_value(*leaf)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(rotation.run(lambda: False), 0.05)
+    assert metrics.registry.get_sample_value(*leaf) is None
