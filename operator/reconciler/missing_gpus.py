@@ -30,6 +30,9 @@ from orion.crds.room_of_gpus import Gpu, Request, Taken, gpus_of, lacking, reque
 
 _FRESH_S, _FRESH_NOTHING_S = 2.0, 0.25
 """ How long the room that was read counts as current, and an answer that nothing is missing. """
+_READS_APART = 10
+""" Both times are longer where reading takes long: so many times as long as it took. A large cluster always has pods
+that wait, and reading the claims of all its pods takes seconds of the event loop. """
 _PLACE_AGAIN_S = 5.0
 """ The scheduler tries all pods that wait for GPUs, so the operator asks it no more often. """
 
@@ -39,8 +42,14 @@ class _Room:
     gpus: Sequence[Gpu] = ()
     read: float = float("-inf")
     """ When the reading began; monotonic seconds. """
+    took: float = 0.0
+    """ How long it took; seconds. """
     said: dict[str, str] = field(default_factory=dict)
     """ The sentence for each shape. """
+
+    def is_older(self, asked: float, seconds: float) -> bool:
+        """Return whether the room no longer counts as current for somebody who asked at a time."""
+        return asked - self.read > max(seconds, _READS_APART * self.took)
 
 
 class MissingGPUs:
@@ -66,10 +75,10 @@ class MissingGPUs:
         """
         asked = self._clock()
         async with self._reading:
-            if asked - self._room.read > _FRESH_S:
+            if self._room.is_older(asked, _FRESH_S):
                 await self._read()
             said = await self._say(shape)
-            if not said and asked - self._room.read > _FRESH_NOTHING_S:
+            if not said and self._room.is_older(asked, _FRESH_NOTHING_S):
                 await self._read()
                 said = await self._say(shape)
         if said:
@@ -87,7 +96,8 @@ class MissingGPUs:
 
     async def _read(self) -> None:
         began = self._clock()
-        self._room = _Room(await self._gpus(), began)
+        gpus = await self._gpus()
+        self._room = _Room(gpus, began, self._clock() - began)
 
     async def _say(self, shape: str) -> str:
         room = self._room

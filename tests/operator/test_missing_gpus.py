@@ -1,6 +1,6 @@
 """The sentence about a pod that waits for GPUs, while others take and give back room. The lists are fake."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from orion.api_server.requests import MERGE_PATCH, ApiServer
@@ -19,11 +19,14 @@ class FakeLists(ApiServer):
     def __init__(self) -> None:
         self.claims: list[dict[str, Any]] = []
         self.lists_of_claims = 0
+        self.listed: Callable[[], None] = lambda: None
+        """ Is called by each list of claims. """
         self.labels: list[dict[str, str | None]] = []
 
     async def pages(self, path: str, accept: str = "", **query: str) -> AsyncIterator[dict[str, Any]]:
         del accept, query
         self.lists_of_claims += path == CLAIMS
+        self.listed()
         yield {"items": self.claims if path == CLAIMS else [slice_of("n", gpu())]}
 
     async def patch(self, path: str, body: Any, kind: str = MERGE_PATCH) -> dict[str, Any]:
@@ -43,6 +46,23 @@ async def test_room_that_was_read_before_the_pod_waited_does_not_say_that_nothin
     for _ in range(10):  # pods of the same shape
         assert await missing.look(SHAPE)
     assert lists.lists_of_claims == read
+
+
+async def test_lists_that_take_long_are_read_for_a_tenth_of_the_time_at_most() -> None:
+    """A large cluster has many claims and many pods that wait, and the operator has other work."""
+    lists, now = FakeLists(), 100.0
+    lists.claims = [claimed(time="600")]
+
+    def take_a_second() -> None:
+        nonlocal now
+        now += 1
+
+    lists.listed = take_a_second  # for the slices and for the claims
+    missing, began = MissingGPUs(lists, lambda: now), now
+    while now < began + 200:
+        assert await missing.look(SHAPE)
+        now += 0.5
+    assert 5 <= lists.lists_of_claims <= 11
 
 
 async def test_the_scheduler_is_made_to_try_again_at_most_every_five_seconds() -> None:
