@@ -18,6 +18,11 @@ def test_every_metrics_port_is_scraped_and_only_by_allowed_peers(everything: lis
             assert ports == {"https"} or (ports <= scraped | {"node-pods"} and rule["from"])
 
 
+def test_the_labels_of_a_metric_that_name_a_tenants_pod_stay(everything: list[Object]) -> None:
+    """Without this, Prometheus puts the agent's own namespace, pod and container in their place."""
+    assert all(each["honorLabels"] for each in chart.one(everything, "ServiceMonitor", "orion")["spec"]["endpoints"])
+
+
 def test_only_named_peers_reach_metrics() -> None:
     policies = chart.of_kind(chart.objects(), "NetworkPolicy")
     assert set(policies) == {"orion-operator", "orion-webhook", "orion-node", "orion-cleanup"}
