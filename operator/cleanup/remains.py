@@ -11,13 +11,13 @@ from typing import Any
 from orion.api_server.merging import merge_patch
 from orion.crds.annotations import ALLOCATION, WRITTEN
 from orion.crds.conditions import ConditionType, with_condition
-from orion.operator.reconciler.orphans import FIELDS_OF_LIVE_AGENTS
+from orion.operator.reconciler.orphans import FIELDS_OF_LIVE_AGENTS, MEMORY_OF_LIVE_AGENTS
 from orion.operator.reconciler.share_status import conditions_of
 
 UNINSTALLED = "Uninstalled"
 """ The reason that the cleanup writes into every condition. """
 MESSAGE = "Orion has been uninstalled, so nothing updates this status"
-_OF_SHARES = ("pods", "gpus", "clientCounts", "clients")
+_OF_SHARES = ("pods", "gpus", "clientCounts", "clients", "slots")
 
 Body = Mapping[str, Any]
 Patch = dict[str, Any]
@@ -53,7 +53,10 @@ def capacity_patch(node: Body) -> Patch | None:
 
 def device_patch(device: Body, now: datetime) -> Patch | None:
     """Return the merge patch of a GPUDevice's status; None: nothing has to change."""
-    return _status_patch(device, FIELDS_OF_LIVE_AGENTS, {"health": "Unknown"}, now)
+    memory = (device.get("status") or {}).get("memory") or {}
+    lasting = {name: amount for name, amount in memory.items() if name not in MEMORY_OF_LIVE_AGENTS}
+    replaced = {"health": "Unknown"} | ({"memory": lasting} if memory else {})
+    return _status_patch(device, FIELDS_OF_LIVE_AGENTS, replaced, now)
 
 
 def share_patch(share: Body, now: datetime) -> Patch | None:

@@ -24,6 +24,8 @@ FIELDS_OF_LIVE_AGENTS = (
     *("allocation", "time"),
 )
 """ Fields of a GPUDevice's status that are valid only while an agent updates them. """
+MEMORY_OF_LIVE_AGENTS = ("used", "reserved", "reserve", "borrowed", "returnable")
+""" The same in its `memory`: only the total lasts. """
 
 
 def orphan_status(status: ReportedStatus, now: datetime) -> dict[str, Any]:
@@ -34,6 +36,7 @@ def orphan_status(status: ReportedStatus, now: datetime) -> dict[str, Any]:
         conditions = with_condition(conditions, kind, None, NODE_GONE, message, status.observed_generation, now)
     return {
         **dict.fromkeys(FIELDS_OF_LIVE_AGENTS),
+        **({"memory": dict.fromkeys(MEMORY_OF_LIVE_AGENTS)} if status.memory else {}),
         "health": "Unknown",
         "conditions": [condition.plain() for condition in conditions],
     }

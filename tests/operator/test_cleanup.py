@@ -47,6 +47,7 @@ DEVICE_STATUS = {
     "health": st.sampled_from(["Healthy", "Unhealthy", "Unknown"]),
     "clientCount": st.integers(0, 3),
     "heldSlots": st.just([{"name": "be-0", "priority": "be"}]),
+    "memory": st.just({"total": "80Gi", "used": "60Gi", "reserved": "8Gi", "returnable": "1Gi"}),
     "conditions": CONDITIONS,
     "ofALaterRelease": st.just("kept"),
 }
@@ -54,8 +55,10 @@ SHARE_STATUS = {
     "observedGeneration": st.integers(0, 3),
     "pods": st.just({"governed": 1}),
     "clientCounts": st.just({"total": 1}),
+    "slots": st.just([{"slot": "be-0", "usage": {"due": 0.5, "charged": 0.5, "measured": 0.5, "waited": 0}}]),
     "conditions": CONDITIONS,
 }
+TOTAL = {"total": "80Gi"}
 KEPT_FIELDS = {"node", "observedGeneration", "ofALaterRelease"}
 """ Fields of a status that the cleanup keeps. """
 
@@ -108,6 +111,7 @@ def test_a_gpu_becomes_unknown_and_keeps_its_spec(device: Body) -> None:
     if device.get("status"):
         assert after["status"]["health"] == "Unknown"
         assert GPUDeviceStatus.read(after["status"]).client_count is None
+        assert after["status"].get("memory", TOTAL) == TOTAL
     assert remains.device_patch(after, NOW) is None
 
 
@@ -132,7 +136,7 @@ def assert_unknown(before: Body, after: Body) -> None:
     assert conditions.keys() == {"Ready"} | {e["type"] for e in status.get("conditions", ())} - {"OfALaterRelease"}
     kept = {field: value for field, value in status.items() if field in KEPT_FIELDS}
     assert {field: after["status"][field] for field in kept} == kept
-    assert after["status"].keys() <= kept.keys() | {"health", "conditions"}
+    assert after["status"].keys() <= kept.keys() | {"health", "conditions", "memory"}
 
 
 # -- All of a cluster --------------------------------------------------------------------------------------------------

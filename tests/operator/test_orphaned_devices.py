@@ -1,5 +1,6 @@
 """GPUs whose node is gone: the operator deletes them. If people wrote the spec, it sets the status to unknown once."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,8 +25,9 @@ def device(**status: Any) -> Body:
     degraded = {"type": "Degraded", "status": "False", "reason": "AsPromised"} | {
         "lastTransitionTime": "2025-01-01T00:00:00Z"
     }
+    memory = {"total": "80Gi", "used": "60Gi", "reserved": "8Gi", "borrowed": "2Gi", "returnable": "1Gi"}
     known = {"node": "node", "uuid": UUID, "model": "NVIDIA H200", "health": "Healthy", "heldSlots": held}
-    status = {**known, "clientCount": 1, "conditions": [ready, degraded], **status}
+    status = {**known, "memory": memory, "clientCount": 1, "conditions": [ready, degraded], **status}
     return {"kind": "GPUDevice", "metadata": {"name": NAME}, "spec": {"cordon": True}, "status": status}
 
 
@@ -50,6 +52,7 @@ def test_a_gpu_of_a_missing_node_is_set_to_unknown_once() -> None:
     status = found["status"]
     assert (status["node"], status["model"], status["health"]) == ("node", "NVIDIA H200", "Unknown")
     assert status.keys().isdisjoint({"heldSlots", "clientCount"})
+    assert status["memory"] == {"total": "80Gi"}
     conditions = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
     unknown = ("Unknown", "NodeGone")
     assert conditions == {"Ready": unknown, "HookInjected": unknown, "Degraded": ("False", "AsPromised")}
@@ -84,8 +87,9 @@ def test_a_gpu_is_queued_when_its_node_is_removed_and_when_it_is_added_without_i
 def test_fields_of_the_agent_are_removed_and_the_rest_stays() -> None:
     status = state_of(FakeCluster([device()])).devices[NAME].status
     patch = orphan_status(status, NOW)
-    assert {key for key, value in patch.items() if value is not None} == {"health", "conditions"}
-    hardware = {"node", "uuid", "index", "model", "simulated", "mode", "memory"}
+    assert {key for key, value in patch.items() if value is not None} == {"health", "conditions", "memory"}
+    assert "memory" not in orphan_status(replace(status, memory=None), NOW)
+    hardware = {"node", "uuid", "index", "model", "simulated", "mode"}
     lasting = {*hardware, "observedGeneration", "agentVersion", "message"}
     fields = {field.alias or name for name, field in GPUDeviceStatus.model_fields.items()}
     assert fields - patch.keys() == lasting
