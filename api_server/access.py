@@ -26,6 +26,7 @@ class Access:
     Args:
         url: without a slash at the end.
         tls: the trusted authorities and, if there is one, the client certificate; None: the system's authorities.
+        name: the name that the API server's certificate must have; empty: the host of `url`.
         token: a token that never changes; empty: there is none.
         token_file: a file with a token that the kubelet renews; None: there is none.
         proxy: the URL of a proxy; None: connect directly.
@@ -35,6 +36,7 @@ class Access:
 
     url: str
     tls: ssl.SSLContext | None = None
+    name: str = ""
     token: str = ""
     token_file: Path | None = None
     proxy: str | None = None
@@ -66,6 +68,7 @@ class Access:
         self, request: aiohttp.ClientRequest, handle: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
         """Send a request with the token. If the server rejects it and the file has a newer token, retry once."""
+        request.server_hostname = self.name or None
         if self.log_in is not None:
             return await self._send_with_plugin(self.log_in, request, handle)
         before = self._authorize(request)

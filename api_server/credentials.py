@@ -48,12 +48,22 @@ def _in_cluster() -> Access:
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     host = f"[{host}]" if ":" in host else host
     try:
-        tls = ssl.create_default_context(cafile=SERVICE_ACCOUNT / "ca.crt")
+        tls = _as_kubectl(ssl.create_default_context(cafile=SERVICE_ACCOUNT / "ca.crt"))
         file = SERVICE_ACCOUNT / "namespace"
         namespace = file.read_text().strip() if file.exists() else "default"
     except OSError as error:
         raise NoCluster(f"this pod has no service account: {error}") from error
     return Access(f"https://{host}:{port}", tls, token_file=SERVICE_ACCOUNT / "token", namespace=namespace)
+
+
+def _as_kubectl(context: ssl.SSLContext) -> ssl.SSLContext:
+    """Let a context trust the certificates that kubectl trusts.
+
+    Each certificate that is given counts as an authority, also without the one that has signed it. Python 3.13 demands
+    extensions by default that the certificates of some clusters lack.
+    """
+    context.verify_flags = (context.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN) & ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 # -- Kubeconfigs -------------------------------------------------------------------------------------------------------
@@ -68,6 +78,7 @@ def _read_kubeconfig(files: Sequence[Path]) -> Access:
     return Access(
         server,
         _tls(cluster, user) if server.startswith("https:") else None,
+        cluster.text("tls-server-name"),
         token=token,
         token_file=user.file.parent / token_file if token_file else None,
         proxy=cluster.text("proxy-url") or None,
@@ -79,7 +90,7 @@ def _read_kubeconfig(files: Sequence[Path]) -> Access:
 def _tls(cluster: Entry, user: Entry) -> ssl.SSLContext:
     authority = cluster.content("certificate-authority")
     try:
-        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+        context = _as_kubectl(ssl.create_default_context(cadata=authority.decode() if authority else None))
     except (ssl.SSLError, ValueError) as error:
         raise NoCluster(f"certificate-authority of {cluster} is not a certificate in PEM") from error
     if cluster.fields.get("insecure-skip-tls-verify"):

@@ -3,11 +3,13 @@
 import base64
 import json
 import re
+import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from orion.api_server import credentials
 from orion.api_server.access import Access
@@ -117,6 +119,38 @@ def test_certificates_are_read_from_files_and_from_the_kubeconfig(tmp_path: Path
     in_place = {f"{name}-data": inline(tmp_path / file) for name, file in by_file.items()}
     cluster = {**cluster, "certificate-authority-data": inline(authority)}
     assert find_access(kubeconfig(tmp_path / "k", in_place, **cluster)).tls is not None
+
+
+@pytest.mark.parametrize("trusted", ["ca", "api"])
+async def test_an_api_server_is_trusted_as_by_kubectl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: str
+) -> None:
+    """By its `tls-server-name`, by a certificate below the root, and without what Python 3.13 demands."""
+    plain = ssl.create_default_context
+
+    def of_python_3_13(*arguments: Any, **options: Any) -> ssl.SSLContext:
+        context = plain(*arguments, **options)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    authority = Authority(tmp_path)
+    certificate, key = authority.server("api", ["api.example"]).write(tmp_path, "api")
+    served = plain(ssl.Purpose.CLIENT_AUTH)
+    served.load_cert_chain(certificate, key)
+    server = TestServer(web.Application())
+    await server.start_server(ssl=served)
+    monkeypatch.setattr(ssl, "create_default_context", of_python_3_13)
+    cluster = {"server": f"https://127.0.0.1:{server.port}", "certificate-authority": f"{trusted}.crt"}
+    for name, status in (("api.example", 404), ("other.example", 0)):
+        access = find_access(kubeconfig(tmp_path / "k", {}, **cluster, **{"tls-server-name": name}))
+        api = ApiServer(access, "orion-test")
+        with pytest.raises(ApiError) as error:
+            await api.get("/x")
+        await api.close()
+        assert error.value.status == status
+        assert access.tls is not None
+        assert not access.tls.verify_flags & ssl.VERIFY_X509_STRICT
+    await server.close()
 
 
 def test_of_several_kubeconfigs_the_first_with_a_value_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
