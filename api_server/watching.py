@@ -38,7 +38,7 @@ class Watched(Generic[T, G]):
         server: the API server.
         path: the path of the list, such as /apis/orion.gpu/v1alpha1/gpushares.
         read: converts parsed JSON into the object to keep; may raise Unreadable.
-        gather: combines the objects of a namespace into the result of `of`; called on demand, once after each change.
+        gather: combines the objects of a namespace into the result of `of`; called on demand, once after changes.
         by_generation: whether to skip events that do not change metadata.generation, such as changes of a status.
         query: parameters of list and watch, such as a field selector.
         on_change: called on the event loop after each list and each event except bookmarks.
@@ -176,13 +176,15 @@ class Watched(Generic[T, G]):
             if seen.get((namespace, name)) == mark:
                 return
             seen[namespace, name] = mark
-        self._gathered.pop(namespace, None)
         kept = objects.setdefault(namespace, {})
+        before = kept.get(name)
         try:
             kept[name] = self._read(plain)
         except Unreadable as error:
             kept.pop(name, None)
             _log.warning("%s %s/%s is left out: %s", self._path, namespace, name, error)
+        if kept.get(name) != before:
+            self._gathered.pop(namespace, None)
 
     def _drop(self, plain: Mapping[str, Any]) -> None:
         namespace, name = plain["metadata"].get("namespace", ""), plain["metadata"]["name"]

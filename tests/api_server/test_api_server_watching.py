@@ -1,7 +1,7 @@
 """A watch stays current if the API server ends or cuts it, expires versions, rejects requests or sends odd objects."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
@@ -81,6 +81,32 @@ async def test_a_status_is_not_parsed(script: ScriptedApi, watch: Watch) -> None
     script.put({**share("a"), "status": {"pods": {"governed": 7}}})
     await eventually_async(lambda: watch.events == 2)
     assert watch.of("team").claiming("a", {})[0] is before
+
+
+async def test_objects_are_not_gathered_again_if_what_is_kept_of_them_stays(
+    script: ScriptedApi, server: ApiServer
+) -> None:
+    """A status of one of 40,000 GPUs changes every millisecond, and a review needs what their memory is at most."""
+    gathered = 0
+
+    def gather(objects: Iterable[str]) -> list[str]:
+        nonlocal gathered
+        gathered += 1
+        return list(objects)
+
+    script.put(share("a"))
+    watched = Watched(server, SHARES, lambda plain: plain["metadata"]["name"], gather, by_generation=False)
+    task = asyncio.create_task(watched.run())
+    await eventually_async(lambda: watched.synced.is_set() and len(script.watches) == 1)
+    assert watched.of("team") == ["a"]
+    script.put({**share("a"), "status": {"pods": {"governed": 7}}})
+    await eventually_async(lambda: watched.events == 1)
+    assert (watched.of("team"), gathered) == (["a"], 1)
+    script.put(share("b"))
+    await eventually_async(lambda: watched.events == 2)
+    assert (watched.of("team"), gathered) == (["a", "b"], 2)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_broken_watch_continues_at_its_version(script: ScriptedApi, watch: Watch) -> None:
