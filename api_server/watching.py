@@ -66,7 +66,7 @@ class Watched(Generic[T, G]):
         self._objects: dict[str, dict[str, T]] = {}
         self._seen: dict[tuple[str, str], object] = {}
         self._version = ""
-        self._alive_at = 0.0
+        self._alive_at = time.monotonic()
         self.synced = asyncio.Event()
         """ Set when the first list has arrived. """
         self.lists = 0
@@ -99,7 +99,7 @@ class Watched(Generic[T, G]):
 
     @property
     def silent_s(self) -> float:
-        """The seconds since the last data from the server."""
+        """The seconds since the last data from the server; before the first, since the watch was made."""
         return time.monotonic() - self._alive_at
 
     async def run(self) -> None:

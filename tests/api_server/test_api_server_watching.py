@@ -62,6 +62,10 @@ async def test_changes_are_followed(script: ScriptedApi, watch: Watch) -> None:
     assert script.lists == 1
 
 
+def test_a_watch_that_has_not_begun_is_silent_since_it_was_made(server: ApiServer) -> None:
+    assert Watched(server, SHARES, read_share, Shares, by_generation=True).silent_s < DEADLINE
+
+
 async def test_a_list_comes_in_pages(script: ScriptedApi, server: ApiServer) -> None:
     for number in range(PAGE + 1):
         script.put(share(f"s{number}"))
