@@ -1,6 +1,7 @@
 """The client of the Kubernetes API server for operator, webhook and node agent: authentication, requests, watches.
 
 credentials          finds the API server: from a kubeconfig, or from the pod's service account
+impersonation        as whom the user of a kubeconfig acts
 kubeconfigs          reads kubeconfigs and reports their errors
 credential_programs  runs a credential plugin, as the kubeconfigs of clouds require
 exec_credentials     the data that this package and a credential plugin exchange

@@ -32,6 +32,7 @@ class Access:
         proxy: the URL of a proxy; None: connect directly.
         log_in: a credential plugin, which returns a token or a certificate; None: there is none.
         namespace: the namespace of the pod that this process runs in, or of the kubeconfig's current context.
+        acts_as: the headers by which the API server takes the user for another one; empty: there are none.
     """
 
     url: str
@@ -42,6 +43,7 @@ class Access:
     proxy: str | None = None
     log_in: CredentialProgram | None = None
     namespace: str = "default"
+    acts_as: tuple[tuple[str, str], ...] = ()
     _read_at: float = field(default=float("-inf"), repr=False)
     logged_in: bool = False
     """ Whether the API server ever accepted a credential of the plugin; until then a failure is a set-up error. """
@@ -58,7 +60,7 @@ class Access:
         """
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=self.tls or True, limit=0),
-            headers={"User-Agent": program},
+            headers=[("User-Agent", program), *self.acts_as],
             middlewares=(self._send_with_token,),
             proxy=self.proxy,
             response_class=response,

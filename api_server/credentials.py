@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from orion.api_server.access import Access, load_pair
 from orion.api_server.credential_programs import CredentialProgram
 from orion.api_server.exec_credentials import ProgramEntry
+from orion.api_server.impersonation import impersonation
 from orion.api_server.kubeconfigs import Entry, Kubeconfigs, NoCluster
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -84,6 +85,7 @@ def _read_kubeconfig(files: Sequence[Path]) -> Access:
         proxy=cluster.text("proxy-url") or None,
         log_in=None if token or token_file else _program(cluster, user),
         namespace=context.text("namespace") or "default",
+        acts_as=impersonation(user),
     )
 
 

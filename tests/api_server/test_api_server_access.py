@@ -61,6 +61,26 @@ async def test_the_token_of_a_kubeconfig_is_sent(tmp_path: Path, script: Scripte
     assert await asked(access, script) == ["Bearer mine"] * 2
 
 
+async def test_the_user_of_a_kubeconfig_acts_as_another_one(tmp_path: Path, script: ScriptedApi) -> None:
+    """Otherwise `orion cleanup` would have more rights than kubectl with the same kubeconfig."""
+    seen: list[list[tuple[str, str]]] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        seen.append(sorted(pair for pair in request.headers.items() if pair[0].startswith("Impersonate-")))
+        return web.json_response({})
+
+    extra = {"example.org/team": ["a", "b"]}
+    user = {"token": "mine", "as": "reader", "as-uid": "7", "as-groups": ["g", "h"], "as-user-extra": extra}
+    access = find_access(kubeconfig(tmp_path / "k", user))
+    script.answer, access.url = answer, script.url
+    api = ApiServer(access, "orion-test")
+    await api.get("/x")
+    await api.close()
+    key = "Impersonate-Extra-example.org%2Fteam"
+    others = [("Impersonate-Uid", "7"), ("Impersonate-User", "reader")]
+    assert seen == [[(key, "a"), (key, "b"), ("Impersonate-Group", "g"), ("Impersonate-Group", "h"), *others]]
+
+
 async def test_a_token_file_is_found_beside_its_kubeconfig(tmp_path: Path, script: ScriptedApi) -> None:
     (tmp_path / "token").write_text("from a file\n")
     access = find_access(kubeconfig(tmp_path / "k", {"tokenFile": "token"}))
@@ -236,6 +256,7 @@ NOT_USABLE = "K is not a usable kubeconfig: "
         ({"client-key-data": "QQ=="}, IN_TLS, "user u in K has only one of client-certificate and client-key"),
         (PAIR, IN_TLS, "client-certificate and client-key of user u in K are not a pair in PEM"),
         ({"token": ["t"]}, {}, "token of user u in K is not text"),
+        ({"as-groups": "g"}, {}, "as-groups of user u in K is unusable: write it as kubectl needs it, or remove it"),
         (
             {"auth-provider": {"name": "gcp"}},
             {},
