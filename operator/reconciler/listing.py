@@ -22,9 +22,10 @@ from orion.operator.reconciler.watching import Intake
 
 _SLICE_S = 0.005
 """ How long objects are taken before the loop does something else. """
-_LATER = (http.HTTPStatus.FORBIDDEN, http.HTTPStatus.NOT_FOUND)
+_LATER = (http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN, http.HTTPStatus.NOT_FOUND)
 """ Besides errors of the server: answers to a list or a watch that may be others later, because a right or a definition
-is missing for a time.
+is missing for a time, or a server that starts does not know tokens yet. `Access` has renewed the token by then. After
+401, kopf would log in again and cut all other watches, which ends them.
 """
 _SAID_MAX = 512
 """ How much of such an answer the log shows. """
@@ -62,7 +63,7 @@ class Lists:
                 return answer
 
             def raise_for_status(self) -> None:
-                # kopf gives a watch up after these answers: at once, or after a minute. After a connection that fails,
+                # kopf gives watches up after these answers: at once, or after a minute. After a connection that fails,
                 # it tries again for ever.
                 later = self.status in _LATER or self.status >= http.HTTPStatus.INTERNAL_SERVER_ERROR
                 if later and {"limit", "watch"} & self.url.query.keys():

@@ -66,7 +66,7 @@ async def test_an_error_is_no_list(api: Api, status: int, body: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("query", ["limit=500", "watch=true"])
-@pytest.mark.parametrize("status", [403, 404, 500, 503, 520])
+@pytest.mark.parametrize("status", [401, 403, 404, 500, 503, 520])
 async def test_kopf_tries_a_list_and_a_watch_again_after_an_error_that_may_pass(
     api: Api, status: int, query: str
 ) -> None:
@@ -76,7 +76,8 @@ async def test_kopf_tries_a_list_and_a_watch_again_after_an_error_that_may_pass(
 
 
 @pytest.mark.parametrize(
-    ("status", "query"), [(401, "limit=500"), (429, "watch=true"), (410, "watch=true"), (404, ""), (503, "a=b")]
+    ("status", "query"),
+    [(401, ""), (400, "limit=500"), (429, "watch=true"), (410, "watch=true"), (404, ""), (503, "a=b")],
 )
 async def test_kopf_gets_other_errors_as_they_are(api: Api, status: int, query: str) -> None:
     api.status, api.body = status, ERROR

@@ -105,7 +105,7 @@ async def running(reconciler: Reconciler) -> AsyncIterator[asyncio.Task[None]]:
     await asyncio.wait({task}, timeout=DEADLINE)
 
 
-@pytest.mark.parametrize("status", [403, 404, 500, 503])
+@pytest.mark.parametrize("status", [401, 403, 404, 500, 503])
 async def test_a_watch_that_was_refused_for_long_goes_on(
     status: int, reconciler: Reconciler, running: asyncio.Task[None], cluster: Cluster
 ) -> None:
