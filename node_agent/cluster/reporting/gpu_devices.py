@@ -38,7 +38,8 @@ _SETTLE_SECONDS = 0.1
 """ Changes within this time are written together. """
 _BACKOFF_SECONDS = (0.5, 30.0)
 _ECHO_SECONDS = 5.0
-""" How long the agent waits until the watch shows a write. After this time it uses the last state that it knows. """
+""" How long the agent waits until the watch shows a write. After this time it uses the answer to that write: the API
+server that serves the watch may have ended without a word, and others serve the writes. """
 _ELSEWHERE_SECONDS = 5.0
 """ A device of another node is not watched; it is read again after this time. """
 _CONFLICT, _GONE, _FORBIDDEN = 409, 404, 403
@@ -89,8 +90,10 @@ class _Track:
     not_before: float = 0.0
     failures: int = 0
     written: float = field(default_factory=lambda: float("-inf"))
-    replaced: str = ""
-    """ The resourceVersion that a write has replaced, until the watch shows another one. """
+    replaced: set[str] = field(default_factory=set)
+    """ The resourceVersions that writes have replaced, until the watch shows another one. """
+    latest: Device | None = None
+    """ The device as the last write left it, or as it was read since; None: not known. """
     elsewhere: str = ""
     """ The node that the device's status names, if that is another node. """
 
@@ -182,13 +185,15 @@ class GpuDevices:
         if now < track.not_before:
             return
         device = self._watched.of("").get(name)
-        if track.replaced and (device is None or device.version == track.replaced):
+        if track.replaced and (device is None or device.version in track.replaced):
             if now < track.written + _ECHO_SECONDS:
                 return
-            track.replaced = ""
+            device = track.latest if device is not None else None
+        else:
+            track.replaced, track.latest = set(), None
         try:
             if device is None:
-                device = await self._own(name, track)
+                device = track.latest = await self._own(name, track)
             if device is not None:
                 await self._write(device, uuid, track)
             track.failures = 0
@@ -256,13 +261,15 @@ class GpuDevices:
         self.writes += 1
         track.written = time.monotonic()
         if answer["metadata"]["resourceVersion"] != device.version:
-            track.replaced = device.version
+            track.replaced.add(device.version)
+            track.latest = read(answer)
         if soon is Urgency.CHANGES:
             _log.info("GPUDevice %s: %s", device.name, status.health)
 
     def _failed(self, name: str, track: _Track, error: ApiError) -> None:
+        track.latest = None
         if error.status == _CONFLICT:
-            return  # another writer was faster; the watch will show its write
+            return  # another writer was faster; the watch will show its write, or the device is read
         self.failures += 1
         delay = min(_BACKOFF_SECONDS[0] * 2**track.failures, _BACKOFF_SECONDS[1]) * random.uniform(0.5, 1)
         track.failures = min(track.failures + 1, 10)
