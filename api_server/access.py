@@ -4,11 +4,13 @@ A middleware renews credentials, so that the callers need not. It rereads a toke
 runs a credential plugin again if the plugin's credential expires or the API server rejects it.
 """
 
+import socket
 import ssl
 import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -17,6 +19,9 @@ from orion.api_server.exec_credentials import Credential, LogInFailed
 
 _TOKEN_AGE_S = 30.0
 """ How long a token is used before its file is read again. The kubelet renews a token long before it expires. """
+_PROBES = {socket.TCP_KEEPIDLE: 15, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
+""" After 15 s without a word the kernel asks whether the API server is still there, and gives it up 15 s later. A watch
+may say nothing for a minute, and if the server's machine fails, nobody ends the connection. """
 
 
 @dataclass
@@ -59,7 +64,7 @@ class Access:
             response: the class of the responses.
         """
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self.tls or True, limit=0),
+            connector=aiohttp.TCPConnector(ssl=self.tls or True, limit=0, socket_factory=_probed),
             headers=[("User-Agent", program), *self.acts_as],
             middlewares=(self._send_with_token,),
             proxy=self.proxy,
@@ -127,6 +132,15 @@ class Access:
                         f"{self.log_in} gave a certificate and a key that are not a pair in PEM: is it up to date?"
                     ) from error
                 self._loaded = credential
+
+
+def _probed(to: tuple[Any, ...]) -> socket.socket:
+    """Return a socket for an address, as `getaddrinfo` returns addresses."""
+    made = socket.socket(*to[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _PROBES.items():
+        made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
 
 
 def load_pair(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:

@@ -27,7 +27,8 @@ _log = logging.getLogger(__name__)
 
 _WATCH_S = 240
 _SILENCE_S = 150.0
-""" The API server sends a bookmark every minute; the connection counts as dead after two missing bookmarks. """
+""" The API server sends a bookmark every minute; the connection counts as dead after two missing bookmarks. If the
+server's machine has failed, the kernel's probes end the connection before (`Access`). """
 _BACKOFF_S = (0.1, 30.0)
 
 

@@ -1,8 +1,10 @@
 """Credentials for the API server: kubeconfigs, the pod's service account, renewed tokens, and errors."""
 
+import asyncio
 import base64
 import json
 import re
+import socket
 import ssl
 from pathlib import Path
 from typing import Any
@@ -139,6 +141,28 @@ def test_certificates_are_read_from_files_and_from_the_kubeconfig(tmp_path: Path
     in_place = {f"{name}-data": inline(tmp_path / file) for name, file in by_file.items()}
     cluster = {**cluster, "certificate-authority-data": inline(authority)}
     assert find_access(kubeconfig(tmp_path / "k", in_place, **cluster)).tls is not None
+
+
+async def test_the_kernel_finds_out_whether_a_silent_api_server_is_still_there(script: ScriptedApi) -> None:
+    """A machine that fails says nothing, and a watch is silent for a minute at a time."""
+    answered = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await answered.wait()
+        return response
+
+    script.answer = answer
+    async with Access(script.url).session("orion-test") as session, session.get(script.url) as response:
+        assert response.connection is not None
+        assert response.connection.transport is not None
+        made = response.connection.transport.get_extra_info("socket")
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        idle, interval, count = (made.getsockopt(socket.IPPROTO_TCP, option) for option in options)
+        assert idle + interval * count <= 45  # as long as client-go needs
+        answered.set()
 
 
 @pytest.mark.parametrize("trusted", ["ca", "api"])
