@@ -124,13 +124,30 @@ def _length_h(window: Window) -> float:
 def _fewest(fleet: Fleet, jobs: Sequence[Job], layout: Layout, most: int | None) -> Found | None:
     least = bound(fleet, jobs, layout)
     enough = least + sum(job.gpus or ceil(job.work_h / job.window_h) for job in jobs)
-    gpus = least
-    while most is None or gpus <= most:
-        found = _best(Supply(fleet, layout, gpus), jobs, is_early=False, is_quick=gpus >= least + _THOROUGH)
+    too_few, gpus = least - 1, least
+    while most is None or too_few < most:
+        found = _on(fleet, jobs, layout, gpus, least)
         if not found.left_out or gpus > enough:
-            return found
+            return _fewer(found, jobs, too_few, least)
+        too_few = gpus
         gpus += 1 if gpus < least + 2 * _THOROUGH else max(1, gpus // 16)
+        gpus = gpus if most is None else min(gpus, most)
     return None
+
+
+def _fewer(found: Found, jobs: Sequence[Job], too_few: int, least: int) -> Found:
+    """Return a plan on fewer GPUs, of the numbers that a large step of the search left out."""
+    while not found.left_out and found.gpus - too_few > 1:
+        other = _on(found.fleet, jobs, found.layout, (too_few + found.gpus) // 2, least)
+        if other.left_out:
+            too_few = other.gpus
+        else:
+            found = other
+    return found
+
+
+def _on(fleet: Fleet, jobs: Sequence[Job], layout: Layout, gpus: int, least: int) -> Found:
+    return _best(Supply(fleet, layout, gpus), jobs, is_early=False, is_quick=gpus >= least + _THOROUGH)
 
 
 def _best(supply: Supply, jobs: Sequence[Job], *, is_early: bool, is_quick: bool = False) -> Found:

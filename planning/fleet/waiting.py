@@ -97,7 +97,8 @@ def _below(loads: Sequence[Load], step_s: float, steps: int) -> NDArray[np.float
     """Return the probability of a wait of at most 0, 1, .. steps of the grid."""
     part = busy(loads)
     longest = max(service_s for rate, service_s in loads if rate > 0)
-    places = np.arange(-1, int(longest / step_s) + 3) * step_s
+    # Only waits up to the last step count. A service time may be many times longer than the longest wait.
+    places = np.arange(-1, min(int(longest / step_s) + 3, steps + 3)) * step_s
     residual = np.zeros(len(places) - 2)
     for rate, service_s in loads:
         inner = np.clip(places, 0.0, service_s)

@@ -261,6 +261,15 @@ def test_sharing_never_takes_more_gpus_than_gpus_apart() -> None:
     assert found.gpus <= sum(found.separate.values())
 
 
+@pytest.mark.parametrize("jobs", [40, 70, 100])
+def test_a_large_fleet_has_no_gpu_more_than_it_needs(jobs: int) -> None:
+    """Memory keeps the jobs off the services' GPUs, so the search goes far beyond its bound, in large steps."""
+    large = service("large", (0.0, 3000.0), memory_gb=60.0)
+    found = plan(replace(FLEET, switch_s=0.0, services=(large,), training=(training(jobs, 1, HOURS),)))
+    assert not found.unplaced
+    assert found.gpus == found.needed == found.separate["large"] + jobs
+
+
 def test_the_order_of_workloads_decides_nothing() -> None:
     services = tuple(
         replace(service(name, (0.0, rate), (8.0, 60.0), memory_gb=memory), service_s=time_s)

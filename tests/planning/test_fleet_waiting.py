@@ -42,3 +42,10 @@ def test_the_highest_rate_holds_the_objective_and_a_higher_one_does_not() -> Non
 def test_no_rate_loads_a_gpu_more_than_it_can_serve() -> None:
     assert waiting.highest_rate(0.01, 100.0) == pytest.approx(99.5)
     assert waiting.waits_longer([(120.0, 0.01)], [1.0]) == [1.0]
+
+
+@pytest.mark.parametrize("left_s", [1e-17, 1e-9, 1e-6])
+def test_an_objective_of_hardly_more_than_the_service_time_needs_no_large_grid(left_s: float) -> None:
+    """Only a request that finds the server idle holds it. 0.0713 - 0.0003 - 0.071 is 1e-17 in floating point."""
+    assert waiting.waits_longer([(5.0, 0.071)], [left_s])[0] == pytest.approx(5 * 0.071, rel=1e-4)
+    assert waiting.highest_rate(0.071, 0.071 + left_s) == pytest.approx(0.01 / 0.071, rel=1e-3)
