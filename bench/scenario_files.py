@@ -1,5 +1,6 @@
 """Reads the scenario files of benchmarks; each fault becomes one sentence with the file and the field."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +31,13 @@ def read(path: Path, model: type[ScenarioT], wanted: str, otherwise: str) -> Sce
         return model.model_validate(fields)
     except ValidationError as error:
         raise Unreadable(f"{path}: {first_fault(error)}") from error
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise ValueError if two settings have one name: the file of a setting's run has that name."""
+    twice = [name for number, name in enumerate(names) if name in names[:number]]
+    if twice:
+        raise ValueError(f"two settings have the name {twice[0]}, so one of them would not be measured; rename it")
 
 
 def first_fault(error: ValidationError, within: tuple[str, ...] = ()) -> str:

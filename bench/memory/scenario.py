@@ -198,6 +198,11 @@ class Scenario(_Strict):
     driver: Driver = Driver()
     settings: list[Kind] = Field(min_length=1)
 
+    @model_validator(mode="after")
+    def _has_names(self) -> "Scenario":
+        scenario_files.check_names([setting.name for setting in self.settings])
+        return self
+
 
 SHIPPED = Path(__file__).resolve().parent.parent / "scenarios" / "memory.yaml"
 

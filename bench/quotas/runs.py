@@ -16,6 +16,7 @@ from orion.bench.quotas.scenario import Client, Scenario, Setting
 from orion.bench.samples import completed_between
 from orion.bench.workers.crew import Crew, Worker
 from orion.bench.workloads import load
+from orion.errors import Exhausted
 from orion.node_agent.api import agent_pb2
 
 PAUSE = 0.3  # seconds between a command and its begin, for all workers to read it
@@ -39,6 +40,7 @@ def run(
 
     Raises:
         Invalid: no setting has the name.
+        Exhausted: a client is too slow for the time that it is measured alone.
         Unavailable: there is no GPU, or a process has failed.
     """
     began = time.monotonic()
@@ -134,6 +136,11 @@ class _Run:
                 worker.command(do="loop", begin=begin, end=begin + end)
             replies = self._crew.gather(*workers, seconds=PATIENCE + end)
             steps = sum(completed_between(reply["ends"], LEAD, end) for reply in replies)
+            if steps <= 0:
+                raise Exhausted(
+                    f"{workers[0].name} ended fewer than two steps alone in {end:g} s, so it has no rate; "
+                    "raise alone_seconds"
+                )
             rates.append(steps / self._scenario.alone_seconds)
         return rates
 

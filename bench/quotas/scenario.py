@@ -51,6 +51,12 @@ class Setting(_Strict):
     longest_turn_ms: float | None = Field(default=None, ge=1, le=100)
     """ The agent's setting; None: its default. """
 
+    @model_validator(mode="after")
+    def _has_one_hp(self) -> "Setting":
+        if sum(client.priority == "hp" for client in self.clients) > 1:
+            raise ValueError("a GPU has one hp slot; give one client of priority hp, with `processes` for several")
+        return self
+
 
 class Scenario(_Strict):
     """What to measure."""
@@ -59,6 +65,11 @@ class Scenario(_Strict):
     seconds: float = Field(default=20.0, ge=4)
     alone_seconds: float = Field(default=2.0, ge=0.5)
     settings: list[Setting] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _has_names(self) -> "Scenario":
+        scenario_files.check_names([setting.name for setting in self.settings])
+        return self
 
     @model_validator(mode="after")
     def _has_seconds_after_changes(self) -> "Scenario":

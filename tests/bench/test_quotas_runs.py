@@ -8,6 +8,7 @@ import pytest
 
 from orion.bench import raw_data
 from orion.bench.quotas import report, runs, scenario, shares
+from orion.errors import Exhausted
 from tests.hook.gpu_time import Timeline
 from tests.hook.harness import figure
 
@@ -96,3 +97,12 @@ def test_each_slot_gets_what_it_is_due(name: str, tmp_path: Path, monkeypatch: p
         if gets_what_it_is_due(name, *rounds[-1]):
             return
     raise AssertionError(f"no round gave each slot what it is due (by work, by GPU time): {rounds}")
+
+
+def test_a_client_without_a_rate_alone_is_named(tmp_path: Path) -> None:
+    """Before, the shares of all clients were no numbers, and nothing said so."""
+    slow = {"name": "slow", "clients": [{"workload": "long-kernel", "options": {"ms": 1500.0, "kernels": 1}}]}
+    tried = scenario.Scenario.model_validate({"alone_seconds": 0.5, "settings": [slow]})
+    with pytest.raises(Exhausted, match="long-kernel ended fewer than two steps alone in 1 s"):
+        runs.run(tried, tmp_path, simulated=True, only=None, stop_after=60, say=lambda line: None)
+    assert not list(tmp_path.iterdir())

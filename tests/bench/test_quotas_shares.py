@@ -65,6 +65,13 @@ def test_a_wrong_field_is_refused(changed: dict[str, Any], said: str, tmp_path: 
     assert str(caught.value).startswith(f"{path}: {said}")
 
 
+def test_a_gpu_has_one_hp_client(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"settings: [{{name: one, clients: [{', '.join(['{workload: gemm, priority: hp}'] * 2)}]}}]\n")
+    with pytest.raises(Unreadable, match=r"settings\[0\]: a GPU has one hp slot; give one client"):
+        scenario.read(path)
+
+
 def test_a_change_needs_a_second_to_measure_after_it(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     client = "{workload: gemm, request: 0.2, later_request: 0.4}"

@@ -37,3 +37,19 @@ def test_a_file_that_is_no_scenario(
         read(path)
     assert str(caught.value).startswith(f"{path}{said}")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("read", "fields"),
+    [
+        (quotas.read, "clients: [{workload: gemm}]"),
+        (memory.read, "kind: changes, gpu_gib: 1, gib: 1, changes: 1"),
+    ],
+    ids=["quotas", "memory"],
+)
+def test_two_settings_with_one_name_are_refused(read: Callable[[Path], object], fields: str, tmp_path: Path) -> None:
+    """Before, the second one was not measured, and nothing said so."""
+    path = tmp_path / "scenario.yaml"
+    path.write_text(f"settings: [{{name: one, {fields}}}, {{name: one, {fields}}}]\n")
+    with pytest.raises(Unreadable, match="two settings have the name one, so one of them would not be measured"):
+        read(path)
