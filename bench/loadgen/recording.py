@@ -32,6 +32,7 @@ class Recording:
         status: the HTTP status, or one of the words above.
         first_s, last_s: when the first and the last content of a stream arrived; NaN without content.
         tokens: the number of tokens of a stream.
+        stopped_s: when the run was stopped; NaN if it went to its end.
     """
 
     def __init__(self) -> None:
@@ -39,6 +40,7 @@ class Recording:
         self.status: list[int | str] = []
         self.first_s, self.last_s = array("d"), array("d")
         self.tokens = array("q")
+        self.stopped_s = math.nan
 
     def __len__(self) -> int:
         return len(self.due_s)

@@ -47,7 +47,9 @@ def _is_missed(recording: Recording, row: int, objective_s: float) -> bool:
     if recording.is_error(row):
         return True
     latency_s = recording.latency_s(row)
-    return latency_s is not None and latency_s > objective_s
+    if latency_s is None:  # the run was stopped before the answer, and that may have been too late already
+        latency_s = recording.stopped_s - recording.due_s[row]
+    return latency_s > objective_s
 
 
 def _spread(times_s: Sequence[float | None]) -> dict[str, float | None]:

@@ -63,6 +63,7 @@ class Sender:
     def stop(self) -> None:
         """Send nothing more, and wait for no answer."""
         self.is_stopped = True
+        self._recording.stopped_s = time.monotonic() - self._begin_s  # the loop's clock
         if self._sending is not None:
             self._sending.cancel()
 

@@ -40,6 +40,13 @@ def test_latencies_count_from_the_schedule_and_keep_timeouts() -> None:
     assert (found["ttft_ms"], found["tpot_ms"], found["stopped"]) == (None, None, True)
 
 
+@pytest.mark.parametrize(("stopped_s", "missed"), [(5.4, 0), (5.6, 1)])
+def test_a_request_that_waited_too_long_when_the_run_was_stopped_is_missed(stopped_s: float, missed: int) -> None:
+    recording = _recording((5.0, 5.0, math.nan, UNANSWERED))
+    recording.stopped_s = stopped_s
+    assert figures(recording, 0.5, is_stream=False, is_stopped=True)["missed"] == missed
+
+
 def test_what_has_no_value_is_null() -> None:
     nothing = {"p50": None, "p95": None, "p99": None, "max": None}
     found = figures(Recording(), None, is_stream=True, is_stopped=False)

@@ -158,6 +158,7 @@ async def test_a_stopped_run_sends_nothing_more_and_waits_for_no_answer() -> Non
         sender.stop()
         await running
     assert sender.is_stopped
+    assert recording.due_s[4] <= recording.stopped_s < LONG
     assert 5 <= len(recording) < 6000
     assert set(recording.status) == {recordings.UNANSWERED}
     assert not any(map(recording.is_error, range(len(recording))))
