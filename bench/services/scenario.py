@@ -93,6 +93,9 @@ class Engine(_Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        for name, (fewest, most) in (("prompt", self.prompt), ("output", self.output)):
+            if fewest > most:
+                raise ValueError(f"{name} is [{fewest}, {most}]; give the fewest tokens first")
         if self.prompt[0] < self.tokens_per_step:
             raise ValueError(
                 "a prompt has to have at least tokens_per_step tokens, so that an iteration has two at most"

@@ -1,5 +1,6 @@
 """Scenarios of all benchmarks are read alike: a fault is one sentence with the file and the line."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from orion.bench.memory import scenario as memory
 from orion.bench.quotas import scenario as quotas
 from orion.bench.services import scenario as services
 from orion.errors import Unreadable
+
+SCENARIOS = memory.SHIPPED.parent
 
 
 @pytest.mark.parametrize(
@@ -53,3 +56,14 @@ def test_two_settings_with_one_name_are_refused(read: Callable[[Path], object], 
     path.write_text(f"settings: [{{name: one, {fields}}}, {{name: one, {fields}}}]\n")
     with pytest.raises(Unreadable, match="two settings have the name one, so one of them would not be measured"):
         read(path)
+
+
+@pytest.mark.parametrize("field", ["prompt: [1024, 512]", "output: [128, 32]"])
+def test_lengths_of_an_engines_requests_begin_with_the_fewest(field: str, tmp_path: Path) -> None:
+    """Before, this ended the command with a traceback after all other parts were measured."""
+    path = tmp_path / "scenario.yaml"
+    content = (SCENARIOS / "services.yaml").read_text()
+    name = field.partition(":")[0]
+    path.write_text(re.sub(rf"  {name}: .*", f"  {field}", content))
+    with pytest.raises(Unreadable, match=rf"engine: {name} is \[\d+, \d+\]; give the fewest tokens first"):
+        services.read(path)
