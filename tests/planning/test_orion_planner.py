@@ -210,6 +210,24 @@ def test_a_service_too_fast_for_one_gpu_is_split_over_several() -> None:
     assert sum(each.throughput for part in found.parts for each in part.services) == pytest.approx(300.0)
 
 
+@pytest.mark.parametrize(("rate", "gpus"), [(0.5, [1]), (5.0, [4, 5, 6, 7, 8])])
+def test_an_objective_of_less_than_two_batches_is_held_where_hardly_a_request_finds_another(
+    rate: float, gpus: list[int]
+) -> None:
+    """A request takes 4 ms, so one that finds another one is late if it has to wait for more than 2 ms."""
+    found = choosing.plan([service("small", rate, objective_ms=6.0)], (gpu(8, parts=1),), figures=FIGURES)
+    assert found.plan.is_schedulable
+    assert found.plan.gpus in gpus
+    assert {part.way for part in found.plan.parts} == {"exclusive"}
+    assert sum(used.missed for used in found.gpus) < 0.01 * rate
+
+
+def test_where_an_objective_of_less_than_two_batches_needs_many_gpus_the_reason_says_what_would_help() -> None:
+    found = choosing.plan([service("small", 50.0, objective_ms=6.0)], (gpu(8, parts=1),), figures=FIGURES)
+    assert not found.plan.is_schedulable
+    assert found.plan.reason.endswith("add a GPU or lower a rate, or allow small at least 8.4 ms")
+
+
 def test_rates_of_zero_need_no_gpu() -> None:
     found = planned({"small": 0.0})
     assert found.plan == Plan(())

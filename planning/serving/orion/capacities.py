@@ -1,7 +1,7 @@
 """How much one service, or two together, can do on a part. The figures order the search; the plan itself is checked."""
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, sqrt
 
 from .batches import fitted
 from .prediction import Load, Predictor
@@ -12,6 +12,10 @@ GRAIN = 0.05
 TOGETHER = (1.0, 0.96, 0.92, 0.88, 0.84, 0.79, 0.73, 0.65, 0.55, 0.4, 0.2)
 """ Sums of loads that two services are tried with. """
 HALVINGS = 6
+LEAST_LOAD = 1e-4
+""" A service whose objective is less than two of its batches holds it only where hardly a request finds another one. A
+whole GPU is tried for it down to this part of what it could do. """
+WHOLE = 100
 SHORT = 48
 """ Steps of a prediction that only orders the search. """
 TYPICAL_BATCH = 8
@@ -75,14 +79,18 @@ class Capacities:
             return 0.0
         batch = len(loads[0].times_ms)
         most = 1000.0 * batch / loads[0].times_ms[-1]
+
+        def holds(part: float) -> bool:
+            load = Load(most * part, service.objective_ms, loads[0].times_ms, service.max_delay_ms)
+            return self.predictor.predicted((load,), SHORT).misses[0] <= most_missed
+
         low, high = 0.0, 1.0
         for step in range(HALVINGS):
             middle = 0.95 if step == 0 else (low + high) / 2
-            load = Load(most * middle, service.objective_ms, loads[0].times_ms, service.max_delay_ms)
-            if self.predictor.predicted((load,), SHORT).misses[0] <= most_missed:
-                low = middle
-            else:
-                high = middle
+            low, high = (middle, high) if holds(middle) else (low, middle)
+        for _ in range(HALVINGS if not low and share == WHOLE else 0):
+            middle = sqrt(max(low, LEAST_LOAD) * high)
+            low, high = (middle, high) if holds(middle) else (low, middle)
         return most * low
 
     def can_wait(self, one: Service, other: Service, gpu: str) -> bool:
