@@ -113,7 +113,13 @@ class Measured:
         if not changes or not waits:
             raise NotFound(f"{self.folder} has no closed loops in slices, or none with a batch longer than a slice")
         change_ms = statistics.mean(changes)
-        return Slices(statistics.mean(waits) - 2 * change_ms, change_ms)
+        slice_ms = statistics.mean(waits) - 2 * change_ms
+        if change_ms < 0 or slice_ms <= 0:
+            raise NotFound(
+                f"{self.folder} has no slices in its closed loops (a slice of {slice_ms:.3g} ms, a change of "
+                f"{change_ms:.3g} ms): measure on a GPU that does nothing else"
+            )
+        return Slices(slice_ms, change_ms)
 
     @cached_property
     def engine_us(self) -> dict[str, float]:

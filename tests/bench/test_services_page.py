@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from orion.bench import raw_data
 from orion.bench.colocation import packing
 from orion.bench.services import choosing, comparing, predicting
 from orion.bench.services.measured import Measured, latencies_ms
+from orion.errors import NotFound
 
 RAW = Path(__file__).parents[2] / "docs/results/raw/services.tgz"
 
@@ -23,6 +25,19 @@ def test_the_constants_of_the_gpu_are_those_of_the_page(measured: Measured) -> N
     assert measured.slices.change_ms == pytest.approx(0.138, abs=0.001)
     assert measured.engine_us["stepBase"] == pytest.approx(2687, abs=1)
     assert measured.engine_us["prefillToken"] == pytest.approx(6.93, abs=0.01)
+
+
+def test_loops_without_slices_are_named(tmp_path: Path) -> None:
+    """As with `--device fake`. Before, the sentence named a temporary file that had a change of less than 0 ms."""
+    folder = tmp_path / "raw"
+    packing.unpack(RAW, folder)
+    for path in folder.glob("runs/beside/*slices*.json.gz"):
+        run = raw_data.read(path)
+        for loop in run["loops"]:
+            loop["ends_us"] = [[end / 2 for end in ends] for ends in loop["ends_us"]]
+        raw_data.write(path, run)
+    with pytest.raises(NotFound, match="has no slices in its closed loops"):
+        _ = Measured(folder).slices
 
 
 def test_a_prediction_reads_nothing_of_its_run_but_the_arrivals(measured: Measured) -> None:
