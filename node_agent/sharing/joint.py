@@ -23,6 +23,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from orion.node_agent.sharing.joint_parts import JointParts
+
 _CYCLE_NS = 40_000_000
 """ The usual length of a joint cycle. With many slots it is this times a power of two. """
 _AVERAGE_TURN_NS = 5_000_000
@@ -79,6 +81,8 @@ class Agreement:
         counts in the next round, which begins when a GPU asks again. """
         self.cycle_ns = _CYCLE_NS
         """ The length of joint cycles in this round. They begin at its multiples. """
+        self.hp_parts = JointParts()
+        """ Of jobs of hp that have limits. """
 
     def note(self, gpu: str, due: Mapping[str, float], slots: int, debts: Mapping[str, float] = _NOTHING) -> None:
         """Note what jobs are due on a GPU.

@@ -73,7 +73,7 @@ class ServedGpu:
         self.activity = Activity(self.shared_gpu)
         self._lengths = lengths
         self.turns = Turns(lengths)
-        self.ceilings = Ceilings()
+        self.ceilings = Ceilings(shared_gpu.gpu.uuid, agreement.hp_parts)
         self.usage = Usage()
         self.conditions = Conditions(self.shared_gpu)
         self.unsaved = True
@@ -197,7 +197,8 @@ class ServedGpu:
         slots = self.shared_gpu.slots
         hp_slots = [slot for slot in slots.values() if slot.role is layout.Role.HP]
         limits = {slot.name: (slot.grant.limit_milli or 1_000) / 1_000 for slot in hp_slots}
-        self.ceilings.look(look.now_ns, look.hp_used_ns, limits, self._sure(look))
+        jobs = {slot.name: slot.job for slot in hp_slots}
+        self.ceilings.look(look.now_ns, look.hp_used_ns, limits, self._sure(look), jobs)
         took_turns = self.turns.competing
         if turns := policies.takes_turns(self.shared_gpu.policy, slots.values()):
             self._take_turns(look)

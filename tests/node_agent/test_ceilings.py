@@ -32,7 +32,8 @@ def run(limit: float, wants: Callable[[int], bool], seconds: float, runs_on_ns: 
     plan: Plan | None = None
     while now < START_NS + seconds * 1e9:
         if now >= next_look:
-            plan = ceiling.look(now, used[-1] - looked_at, limit)
+            ceiling.look(now, used[-1] - looked_at, limit)
+            plan = ceiling.plan(now, None)
             looked_at, next_look = used[-1], now + 25 * MS + dice.randrange(3 * MS)
         if wants(now - START_NS) and (plan is None or plan.has_turn(now)):
             running_until = max(running_until, now + STEP_NS + runs_on_ns)
