@@ -38,6 +38,10 @@ static void forget_ends(void)
 {
     struct orion_meetings *meetings = &orion_collectives(process)->meetings[0];
     atomic_store(&meetings->apart, 0);
+    for (unsigned i = 0; i < ORION_MEETING_STREAMS; i++) {
+        atomic_store(&meetings->outsiders[i], 0);
+        atomic_store(&meetings->tried[i], 0);
+    }
     memset(meetings->seen, 0, sizeof meetings->seen);
 }
 
@@ -144,9 +148,12 @@ static void waits_in_vain_in_turn_end_too(void)
         arrive(0);
         run_all();
         look_until_empty();
+        arrive(1), arrive(2);
         arrive_in(&others[0]);
         run_all();
         look_until_empty();
+        arrive_in(&others[1]), arrive_in(&others[2]);
+        run_all();
     }
     CHECK(!orion_meeting_waits(process, gpus[0], &work));
     forget_ends();
@@ -162,13 +169,51 @@ static void without_a_watcher_no_stream_waits(void)
     CHECK(orion_meeting_waits(process, gpus[0], &work));
 }
 
+/* GPUs 0 and 1 come to a collective. Returns whether they begin it within 0.2 s. */
+static bool two_begin(void)
+{
+    arrive(0), arrive(1);
+    for (unsigned looks = 0; looks < 20; looks++) {
+        orion_collective_update(process);
+        run_all();
+        if (devices[0].count + devices[1].count == 0) return true;
+        orion_sleep_precisely(10 * ORION_MILLISECOND);
+    }
+    return false;
+}
+
+/* GPUs 0 and 1 are one group. GPU 2 is another one, and comes to its collectives less often. */
+static void a_group_does_not_wait_for_outsiders(void)
+{
+    unsigned slow = 0;
+    uint64_t began = orion_now();
+    for (unsigned begun = 0; begun < 20;) {
+        CHECK(orion_now() - began < 20 * ORION_SECOND);
+        if (!two_begin()) begun = 0, slow++;
+        else if (++begun % 5 == 0) arrive(2);
+        while (devices[0].count + devices[1].count > 0) arrive(2), run_all();
+    }
+    CHECK(slow >= 3);
+    for (unsigned i = 0; i < 2; i++) CHECK(atomic_load(&orion_collectives(process)->meetings[i].outsiders[0]) == 1u << 2);
+    arrive(0);
+    run_all();
+    CHECK(devices[0].count > 0); /* GPU 1 is waited for as before */
+    arrive(1);
+    run_all();
+    CHECK(devices[0].count == 0);
+    forget_ends();
+}
+
 static void after_several_waits_in_vain_a_rank_waits_no_more(void)
 {
     for (unsigned i = 0; i < 10; i++) {
         arrive(0);
         run_all();
-        CHECK((devices[0].count == 0) == (i >= 3));
+        CHECK(i >= 3 || devices[0].count > 0);
+        CHECK(i < 6 || devices[0].count == 0);
         look_until_empty();
+        arrive(1), arrive(2); /* late, but they come */
+        run_all();
     }
 }
 
@@ -183,6 +228,7 @@ int main(void)
     another_ranks_end_of_a_wait_hides_no_wait();
     waits_in_vain_in_turn_end_too();
     without_a_watcher_no_stream_waits();
+    a_group_does_not_wait_for_outsiders();
     after_several_waits_in_vain_a_rank_waits_no_more();
     puts("meetings: ok");
     return 0;

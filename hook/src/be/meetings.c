@@ -13,6 +13,9 @@
 #define MOST_LOOK_NS (200 * ORION_MILLISECOND) /* the time between two looks counts as no more */
 #define ENDED_MOST 3u                          /* after this many ended waits in a row in one stream, the rank waits no more */
 #define IN_A_ROW 64u                           /* ended waits are in a row if no more arrivals are between them */
+#define GOOD_PART 4u                           /* a stream that waits for more than this part of the time may wait for outsiders */
+#define IN_VAIN_MOST 6u                        /* each try that shows nothing doubles the time to the next one, so many times */
+#define FAR (1u << 20) /* a word that is so far ahead shows that its rank has not come since it was written */
 
 static struct orion_meetings *meetings_of(const struct orion_process *process, const struct orion_gpu *gpu)
 {
@@ -64,10 +67,11 @@ static CUresult wait_for_others(struct orion_process *process, struct orion_stre
 {
     struct orion_job_page *page = page_of(process);
     const struct orion_rank *own = rank_of(process, stream_record->gpu);
+    uint32_t outsiders = atomic_load(&meetings_of(process, stream_record->gpu)->outsiders[work->meeting]);
     CUresult result = CUDA_SUCCESS;
     for (struct orion_rank *rank = NULL; (rank = orion_ranks_next(&orion_collectives(process)->ranks, rank)) != NULL;) {
         _Atomic uint32_t *word = &rank->arrived[work->meeting];
-        if (rank == own || atomic_load(word) == 0) continue;
+        if (rank == own || atomic_load(word) == 0 || outsiders >> (rank - page->rank) & 1) continue;
         atomic_fetch_or(&meetings_of(process, stream_record->gpu)->met, UINT32_C(1) << (rank - page->rank));
         CUdeviceptr address = page_address + ((uintptr_t)word - (uintptr_t)page);
         result = orion_pinned_page_put(orion_driver.cuStreamWaitValue32_v2, stream_record, address, work->arrival,
@@ -105,17 +109,28 @@ void orion_meetings_begin(const struct orion_process *process, const struct orio
 
 /* -- Ends of waits --------------------------------------------------------------------------------------------------- */
 
+/* The ranks for which an arrival may wait. */
+static uint32_t awaited(const struct orion_meetings *meetings, uint32_t stream, uint32_t arrival)
+{
+    uint32_t met = atomic_load(&meetings->met), outsiders = atomic_load(&meetings->outsiders[stream]);
+    return orion_ranks_is_behind(atomic_load(&meetings->settled[stream]), arrival) ? met & ~outsiders : met;
+}
+
+static _Atomic uint32_t *word_of(const struct orion_process *process, uint32_t ranks, uint32_t stream)
+{
+    return &page_of(process)->rank[__builtin_ctz(ranks) % ORION_RANKS_MAX].arrived[stream];
+}
+
 /* The arrival in that stream which waits for another rank; 0: none. */
 static uint32_t waiting(const struct orion_process *process, const struct orion_gpu *gpu, uint32_t stream)
 {
     const struct orion_meetings *meetings = meetings_of(process, gpu);
-    const struct orion_rank *own = rank_of(process, gpu), *rank = page_of(process)->rank;
+    const struct orion_rank *own = rank_of(process, gpu);
     uint32_t arrival = atomic_load(&own->arrived[stream]), last = atomic_load(&meetings->waits[stream]);
     /* Past the last wait; or another rank, further ahead, has written this rank's word, and the stream still waits. */
     if (orion_ranks_is_behind(last, arrival)) arrival = last;
-    for (uint32_t met = atomic_load(&meetings->met); met != 0; met &= met - 1)
-        if (orion_ranks_is_behind(atomic_load(&rank[__builtin_ctz(met) % ORION_RANKS_MAX].arrived[stream]), arrival))
-            return arrival;
+    for (uint32_t ranks = awaited(meetings, stream, arrival); ranks != 0; ranks &= ranks - 1)
+        if (orion_ranks_is_behind(atomic_load(word_of(process, ranks, stream)), arrival)) return arrival;
     return 0;
 }
 
@@ -131,7 +146,7 @@ bool orion_meetings_wait(const struct orion_process *process)
 {
     ORION_EACH_GPU(gpu, process)
         for (uint32_t stream = 0; stream < streams_of(process, gpu); stream++)
-            if (waiting(process, gpu, stream) != 0) return true;
+            if (waiting(process, gpu, stream) != 0 || atomic_load(&meetings_of(process, gpu)->tried[stream]) != 0) return true;
     return false;
 }
 
@@ -155,11 +170,68 @@ static void ended_in_vain(struct orion_meetings *meetings, uint32_t stream, uint
     if (*ended >= ENDED_MOST) atomic_store(&meetings->apart, 1);
 }
 
+/* -- Outsiders ------------------------------------------------------------------------------------------------------- */
+
+/* Lets an arrival go without the ranks that are late. */
+static void try_without(const struct orion_process *process, struct orion_meetings *meetings, uint32_t stream, uint32_t arrival)
+{
+    uint32_t late = 0;
+    for (uint32_t ranks = awaited(meetings, stream, arrival); ranks != 0; ranks &= ranks - 1) {
+        _Atomic uint32_t *word = word_of(process, ranks, stream);
+        uint32_t before = atomic_load(word);
+        if (orion_ranks_is_behind(before, arrival) && atomic_compare_exchange_strong(word, &before, arrival + FAR))
+            late |= ranks & -ranks;
+    }
+    meetings->seen[stream].late = late;
+    if (late != 0) atomic_store(&meetings->tried[stream], arrival);
+}
+
+/* The stream's wait has taken so much longer. */
+static void count_wait(const struct orion_process *process, struct orion_meetings *meetings, uint32_t stream, uint32_t arrival,
+                       uint64_t since)
+{
+    uint64_t *all = &meetings->seen[stream].all_waits_ns, now = orion_now();
+    uint64_t enough = MOST_NS << meetings->seen[stream].in_vain;
+    if (*all == 0) meetings->seen[stream].since_ns = now;
+    *all += since;
+    if (*all <= enough || atomic_load(&meetings->tried[stream]) != 0) return;
+    if (now - meetings->seen[stream].since_ns < enough * GOOD_PART) try_without(process, meetings, stream, arrival);
+    *all = 0;
+}
+
+/* A rank is an outsider if a collective has ended without its word having changed: a peer writes it before it begins. Launches that
+ * do not see the new outsider have been counted before. */
+static void judge(const struct orion_process *process, const struct orion_gpu *gpu, uint32_t stream)
+{
+    struct orion_meetings *meetings = meetings_of(process, gpu);
+    uint32_t tried = atomic_load(&meetings->tried[stream]), own = atomic_load(&rank_of(process, gpu)->arrived[stream]);
+    uint32_t *in_vain = &meetings->seen[stream].in_vain, outsiders = 0;
+    if (tried == 0 || !orion_ranks_is_behind(tried, own)) return;
+    if (orion_ranks_is_behind(atomic_load(&meetings->arrivals[stream]), own)) return; /* another rank has written this */
+    for (uint32_t late = meetings->seen[stream].late; late != 0; late &= late - 1)
+        if (atomic_load(word_of(process, late, stream)) == tried + FAR) outsiders |= late & -late;
+    if (outsiders == 0 && *in_vain < IN_VAIN_MOST) ++*in_vain;
+    atomic_fetch_or(&meetings->outsiders[stream], outsiders);
+    if (outsiders != 0) atomic_store(&meetings->settled[stream], atomic_load(&meetings->arrivals[stream]));
+    atomic_store(&meetings->tried[stream], 0);
+}
+
+/* Ends waits for outsiders that are in the stream already. */
+static void pass_outsiders(const struct orion_process *process, const struct orion_gpu *gpu, uint32_t stream)
+{
+    const struct orion_meetings *meetings = meetings_of(process, gpu);
+    uint32_t outsiders = atomic_load(&meetings->outsiders[stream]), settled = atomic_load(&meetings->settled[stream]);
+    if (orion_ranks_is_behind(settled, atomic_load(&rank_of(process, gpu)->arrived[stream]))) return;
+    arrive_for_others(process, outsiders, stream, settled, false);
+}
+
 static void look(const struct orion_process *process, const struct orion_gpu *gpu, uint32_t stream, bool held, bool at_once)
 {
     struct orion_meetings *meetings = meetings_of(process, gpu);
     uint32_t met = atomic_load(&meetings->met);
     arrive_for_others(process, met, stream, atomic_load(&meetings->waits[stream]), true);
+    judge(process, gpu, stream);
+    pass_outsiders(process, gpu, stream);
     uint32_t arrival = waiting(process, gpu, stream);
     uint64_t now = orion_now(), *waited = &meetings->seen[stream].waited_ns;
     if (arrival == 0) return;
@@ -169,6 +241,7 @@ static void look(const struct orion_process *process, const struct orion_gpu *gp
     } else if (!held && *waited <= MOST_NS) {
         uint64_t since = now - meetings->seen[stream].looked_ns;
         *waited += since < MOST_LOOK_NS ? since : MOST_LOOK_NS;
+        count_wait(process, meetings, stream, arrival, since < MOST_LOOK_NS ? since : MOST_LOOK_NS);
         if (*waited > MOST_NS) ended_in_vain(meetings, stream, arrival);
     }
     meetings->seen[stream].looked_ns = now;

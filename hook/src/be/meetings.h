@@ -15,6 +15,11 @@
  * for which hp holds some rank, by writing the other ranks' words themselves. After a few such ends in one stream the rank waits no more. A
  * rank that has left, and a context that ends, end the waits at once.
  *
+ * Ranks of several groups, such as two servers in one pod, do not know who belongs to which: NCCL does not show it. Waits for a
+ * rank of another group would make each group as slow as the slowest one. So where a stream waits for a good part of the time, a
+ * watcher lets a collective go without the ranks that are late, once. If it ends before such a rank has come, that one is a
+ * *outsider*, and the stream does not wait for it any more.
+ *
  * Rejected: the watchers let each collective go when they see that all ranks have arrived. A watcher looks every 50 us, and a
  * layer of tensor parallelism has a collective every 100 us. */
 #ifndef ORION_MEETINGS_H
@@ -39,11 +44,16 @@ struct orion_meetings {
     _Atomic uint32_t waits[ORION_MEETING_STREAMS];    /* by stream: the last arrival that waits for other ranks */
     _Atomic uint32_t met;                             /* the ranks that some stream has waited for: a bit for each index */
     _Atomic uint32_t apart;                           /* 1: this rank waits no more */
-    _Atomic uint32_t looking;                         /* a lock that is only tried; guards what follows */
+    /* By stream: the outsiders, as in `met`; the last arrival that may wait for them; an arrival that went without late ranks, until
+     * its collective has ended. */
+    _Atomic uint32_t outsiders[ORION_MEETING_STREAMS], settled[ORION_MEETING_STREAMS], tried[ORION_MEETING_STREAMS];
+    _Atomic uint32_t looking; /* a lock that is only tried; guards what follows */
     struct {
         uint32_t arrival; /* of the wait that was seen last */
         uint64_t looked_ns, waited_ns;
-        uint32_t ended, ended_at; /* number of waits that were ended in a row; the arrival of the last one */
+        uint32_t ended, ended_at;        /* number of waits that were ended in a row; the arrival of the last one */
+        uint64_t all_waits_ns, since_ns; /* how long all waits took since then */
+        uint32_t late, in_vain;          /* ranks without which `tried` went; how often that showed nothing */
     } seen[ORION_MEETING_STREAMS];
 };
 

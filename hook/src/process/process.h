@@ -135,7 +135,7 @@ struct orion_mapping {
     _Alignas(128) unsigned char memory[12583424];
     _Alignas(128) unsigned char pools[36096];
     _Alignas(128) unsigned char graph_memory[8320];
-    _Alignas(128) unsigned char collectives[8192];
+    _Alignas(128) unsigned char collectives[12288];
     _Alignas(128) unsigned char event_words[8320];
     _Alignas(128) unsigned char inprocess[512];
     _Alignas(128) unsigned char time_slice[2176];
