@@ -41,9 +41,11 @@ static CUresult CUDAAPI fake_describe(CUdevResourceDesc *description, CUdevResou
     (void)description, (void)part, (void)count;
     return CUDA_SUCCESS;
 }
+static bool contexts_fail;
 static CUresult CUDAAPI fake_green(CUgreenCtx *context, CUdevResourceDesc description, CUdevice device, unsigned flags)
 {
     (void)description, (void)device, (void)flags;
+    if (contexts_fail) return CUDA_ERROR_OUT_OF_MEMORY;
     *context = (CUgreenCtx)(handle += 16);
     contexts++;
     return CUDA_SUCCESS;
@@ -220,6 +222,34 @@ static void a_join_does_not_wait_for_ever(struct orion_gpu *gpu, struct orion_st
     queries_until_complete = records_fail = 0;
 }
 
+static void set_sms(struct orion_gpu *gpu, uint32_t overlap_sms)
+{
+    struct orion_policy_page *policy = (struct orion_policy_page *)(uintptr_t)gpu->policy;
+    policy->copy[0].overlap_sms = overlap_sms;
+}
+
+/* The GPU is full when the first size is made, and when another one is. */
+static void a_full_gpu_refuses_partitions_for_a_while_only(struct orion_gpu *gpu, struct orion_stream_record *stream_record)
+{
+    contexts_fail = true;
+    set_sms(gpu, 32);
+    CHECK(!orion_partition_can_move(orion_the_process, stream_record));
+    contexts_fail = false;
+    CHECK(!orion_partition_can_move(orion_the_process, stream_record)); /* launches do not try all the time */
+    uint64_t began = orion_now();
+    while (!orion_partition_can_move(orion_the_process, stream_record)) {
+        CHECK(orion_now() - began < 10 * ORION_SECOND);
+        orion_sleep_precisely(10 * ORION_MILLISECOND);
+    }
+    contexts_fail = true;
+    set_sms(gpu, 64);
+    CHECK(orion_partition_can_move(orion_the_process, stream_record)); /* on the size that is there */
+    CHECK(orion_be(gpu)->partition.now.sms == 32 && contexts == 1);
+    contexts_fail = false;
+    orion_primary_ending(0);
+    orion_context_ended();
+}
+
 /* hp permits it on some SMs only. If the hook cannot move it just now, it must not go on all SMs. */
 static void a_long_kernel_is_beside_hp_on_fewer_sms_only(struct orion_gpu *gpu, struct orion_stream_record *stream_record)
 {
@@ -254,6 +284,7 @@ int main(void)
     struct orion_gpu *gpu = partitioned_gpu();
     struct orion_stream_record *stream_record =
         orion_stream_record_of(orion_the_process, (struct orion_stream_name){(CUstream)0x5000, false});
+    a_full_gpu_refuses_partitions_for_a_while_only(gpu, stream_record);
     for (uint32_t i = 0; i < 100; i++) launch_moved(gpu, stream_record, 32 + i % 2 * 32); /* 32 and 64 SMs in turn */
     CHECK(contexts == 2 && streams == 1 && events == 2);
     for (uint32_t i = 0; i < 100; i++) launch_moved(gpu, stream_record, 16 + i);

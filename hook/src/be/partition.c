@@ -11,7 +11,8 @@
 #include "streams/stream_records.h"
 #include "system/system.h"
 
-#define REST_TRIES 1000u /* about a second; a launch takes microseconds */
+#define REST_TRIES 1000u      /* about a second; a launch takes microseconds */
+#define RETRY_NS ORION_SECOND /* after the driver had no memory for a green context */
 
 static bool driver_has_partitions(void)
 {
@@ -20,26 +21,26 @@ static bool driver_has_partitions(void)
            orion_driver.cuGreenCtxStreamCreate != NULL && orion_driver.cuStreamWaitEvent != NULL;
 }
 
-static uint32_t wanted_sms(const struct orion_gpu *gpu, uint32_t all)
-{
-    uint32_t wanted = orion_gpu_policy(gpu)->overlap_sms;
-    if (wanted == 0 || wanted >= all) wanted = all / 2;
-    return wanted;
-}
+static uint32_t wanted_sms(uint32_t setting, uint32_t all) { return setting == 0 || setting >= all ? all / 2 : setting; }
 
-static bool make(struct orion_partition_size *size, CUdevice device, const CUdevResource *all, uint32_t wanted)
+static CUresult make(struct orion_partition_size *size, CUdevice device)
 {
-    CUdevResource part, rest;
+    CUdevResource all, part, rest;
     CUdevResourceDesc description;
     unsigned groups = 1;
+    if (!driver_has_partitions()) return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = orion_driver.cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM);
+    if (result != CUDA_SUCCESS) return result;
+    uint32_t wanted = wanted_sms(size->setting, all.sm.smCount);
     /* Rounds down to the hardware's granularity. If it rounded up, be's part could be larger than hp's. */
     unsigned grain = wanted >= 16 ? wanted / 8 * 8 : wanted;
-    if (orion_driver.cuDevSmResourceSplitByCount(&part, &groups, all, &rest, 0, grain) != CUDA_SUCCESS || groups == 0) return false;
-    if (orion_driver.cuDevResourceGenerateDesc(&description, &part, 1) != CUDA_SUCCESS) return false;
-    if (orion_driver.cuGreenCtxCreate(&size->context, description, device, CU_GREEN_CTX_DEFAULT_STREAM) != CUDA_SUCCESS)
-        return false;
-    size->sms = part.sm.smCount;
-    return true;
+    result = orion_driver.cuDevSmResourceSplitByCount(&part, &groups, &all, &rest, 0, grain);
+    if (result == CUDA_SUCCESS && groups == 0) result = CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_SUCCESS) result = orion_driver.cuDevResourceGenerateDesc(&description, &part, 1);
+    if (result == CUDA_SUCCESS)
+        result = orion_driver.cuGreenCtxCreate(&size->context, description, device, CU_GREEN_CTX_DEFAULT_STREAM);
+    if (result == CUDA_SUCCESS) size->sms = part.sm.smCount;
+    return result;
 }
 
 static bool was_made(struct orion_partition *partition, uint32_t setting)
@@ -54,7 +55,7 @@ static bool was_made(struct orion_partition *partition, uint32_t setting)
 
 /* Makes the GPU's green context at first use, and another one when the policy wants another size. Stream records detect
  * a new size by the context's handle. Earlier contexts are kept until the primary context ends, because work may still
- * be queued in them. After ORION_PARTITION_SIZES sizes, the last size stays in use. */
+ * be queued in them. After ORION_PARTITION_SIZES sizes, and while the driver makes no other one, the last size stays in use. */
 static bool ready(struct orion_gpu *gpu)
 {
     struct orion_partition *partition = &orion_be(gpu)->partition;
@@ -62,14 +63,16 @@ static bool ready(struct orion_gpu *gpu)
     if (partition->state == ORION_PARTITION_REFUSED) return false;
     if (partition->state == ORION_PARTITION_READY && partition->now.setting == size.setting) return true;
     if (was_made(partition, size.setting) || partition->count == ORION_PARTITION_SIZES) return true;
-    partition->state = ORION_PARTITION_REFUSED;
-    CUdevResource all;
-    if (!driver_has_partitions()) return false;
-    if (orion_driver.cuDeviceGetDevResource(gpu->device, &all, CU_DEV_RESOURCE_TYPE_SM) != CUDA_SUCCESS) return false;
-    if (!make(&size, gpu->device, &all, wanted_sms(gpu, all.sm.smCount))) return false;
-    partition->now = partition->made[partition->count++] = size;
-    partition->state = ORION_PARTITION_READY;
-    return true;
+    if (orion_now() < partition->retry_ns) return partition->state == ORION_PARTITION_READY;
+    CUresult result = make(&size, gpu->device);
+    if (result == CUDA_SUCCESS) {
+        partition->now = partition->made[partition->count++] = size;
+        partition->state = ORION_PARTITION_READY;
+    } else {
+        partition->retry_ns = orion_now() + RETRY_NS;
+        if (result != CUDA_ERROR_OUT_OF_MEMORY && partition->count == 0) partition->state = ORION_PARTITION_REFUSED;
+    }
+    return partition->state == ORION_PARTITION_READY;
 }
 
 static bool event_ready(CUevent *event, const struct orion_stream_record *stream_record)

@@ -44,6 +44,7 @@ struct orion_partition { /* of a GPU; guarded by the ledger */
     struct orion_partition_size now;
     struct orion_partition_size made[ORION_PARTITION_SIZES];
     uint32_t count;
+    uint64_t retry_ns; /* no other size is made before */
 };
 
 /* Where a moved launch runs. */

@@ -18,7 +18,7 @@
 #define ORION_GPUS 16u /* GPUs of one process that the hook manages; calls for further GPUs pass through */
 
 #define ORION_GPU_HP 320u /* bytes */
-#define ORION_GPU_BE 592u /* bytes */
+#define ORION_GPU_BE 600u /* bytes */
 
 enum orion_join_state { ORION_JOIN_NEW = 0, ORION_JOIN_TRYING = 1, ORION_JOIN_MANAGED = 2, ORION_JOIN_UNMANAGED = 3 };
 
