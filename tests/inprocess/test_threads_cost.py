@@ -17,7 +17,7 @@ def instructions(machine: Machine, environment: dict[str, str], where: str) -> f
 
     Args:
         where: What the thread launches on. 0: it is bound to no client; 1: the client's default stream; 2: the client's
-            stream, by its handle.
+            stream, by its handle; 3: as 1, beside a client that has 100 blocking streams.
     """
     output = machine.folder / f"callgrind.{where}"
     command = ["valgrind", "--tool=callgrind", "--compress-strings=no", f"--callgrind-out-file={output}"]
@@ -46,10 +46,12 @@ def of_hook(output: Path) -> int:
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="NOT TESTED: counting instructions needs valgrind")
 def test_a_launch_costs_a_few_hundred_instructions(bare_machine: Machine, preloaded: dict[str, str]) -> None:
-    unbound, default, named = (instructions(bare_machine, preloaded, where) for where in "012")
+    unbound, default, named, beside = (instructions(bare_machine, preloaded, where) for where in "0123")
     figure("a launch by an unbound thread", [unbound], "instructions of the hook")
     figure("on a client's default stream", [default], "instructions of the hook")
     figure("on a client's stream by its handle", [named], "instructions of the hook")
+    figure("on hp's default stream, beside blocking streams of be", [beside], "instructions of the hook")
     assert 50 < unbound < 300
     assert default < 500  # a quarter of a microsecond at two instructions per nanosecond
     assert named < default
+    assert beside < 3 * default  # beside be, hp also marks its progress

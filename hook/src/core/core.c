@@ -108,7 +108,7 @@ void orion_operation_begin(struct orion_stream_name stream)
     struct orion_process *process = orion_process_if_managed();
     struct orion_stream_record *stream_record = record_of_be(process, stream);
     if (stream_record != NULL) orion_driver_order_operation(process, stream_record);
-    if (process == NULL || !orion_client_order_matters(process)) return;
+    if (process == NULL || !orion_client_order_is_used(process)) return;
     stream_record = orion_stream_record_of(process, stream);
     if (stream_record != NULL) orion_client_order_keep(process, stream_record);
 }

@@ -147,7 +147,8 @@ void orion_proof_begin(struct orion_proof *proof)
     } else if (proof->scope == ORION_PROOF_STREAM) {
         proof->stream_record = orion_stream_record_of(process, proof->stream);
         if (proof->stream_record != NULL) {
-            if (orion_client_order_matters(process)) orion_client_order_put_before_own(process, proof->stream_record);
+            if (orion_client_order_matters(process, proof->stream_record))
+                orion_client_order_put_before_own(process, proof->stream_record);
             proof->returned = atomic_load(&proof->stream_record->returned) + proof->of_itself;
             proof->waits = orion_driver_order_waits(proof->stream_record);
         }

@@ -11,7 +11,8 @@ static bool is_own(struct orion_process *process, const struct orion_stream_reco
 
 void orion_client_order_found(struct orion_process *process, const struct orion_stream_record *stream_record)
 {
-    if (stream_record->order == ORION_ORDER_BLOCKING) atomic_store(&orion_client_orders(process)->used, 1);
+    if (stream_record->order == ORION_ORDER_BLOCKING)
+        atomic_fetch_or(&orion_client_orders(process)->used, UINT32_C(1) << stream_record->gpu->client);
 }
 
 void orion_client_order_begin(struct orion_process *process, const struct orion_stream_record *stream_record)

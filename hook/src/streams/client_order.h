@@ -4,7 +4,7 @@
  * own stream, which replaces the legacy one, is not blocking (threads/redirect.h). So before each call on the one, the hook makes that stream
  * wait for the other one's work, and for what it waits for: an event, a value, a function on the host.
  *
- * Other clients and threads pay one comparison for it. A program without blocking streams pays one more in its clients. */
+ * Threads of no client pay one comparison for it, and clients without blocking streams one more. */
 #ifndef ORION_CLIENT_ORDER_H
 #define ORION_CLIENT_ORDER_H
 
@@ -23,7 +23,7 @@ struct orion_seen {
 };
 
 struct orion_client_orders {
-    _Atomic uint32_t used; /* 1: some client has a blocking stream */
+    _Atomic uint32_t used; /* bit i: the client has a blocking stream whose `client` in struct orion_gpu is i */
     /* By the index of a stream record: calls other than launches that may make the stream wait. It only grows, as the counters of the record do,
      * but does not tell when they are complete. */
     _Atomic uint32_t operations[ORION_STREAM_RECORDS];
@@ -32,9 +32,17 @@ struct orion_client_orders {
 };
 ORION_PART(client_orders)
 
-static inline bool orion_client_order_matters(const struct orion_process *process)
+/* Whether it matters to some client. */
+static inline bool orion_client_order_is_used(const struct orion_process *process)
 {
     return atomic_load_explicit(&orion_client_orders(process)->used, memory_order_relaxed) != 0;
+}
+
+static inline bool orion_client_order_matters(const struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    uint32_t client = stream_record->gpu->client;
+    if (__builtin_expect(client == 0, 1)) return false;
+    return atomic_load_explicit(&orion_client_orders(process)->used, memory_order_relaxed) >> client & 1;
 }
 
 /* Called with the record of a stream that a client uses, when the hook has found it, and when another stream has got it. */
@@ -51,8 +59,7 @@ void orion_client_order_put_before_own(struct orion_process *process, const stru
 /* Before a call that puts something into the stream. */
 static inline void orion_client_order_keep(struct orion_process *process, const struct orion_stream_record *stream_record)
 {
-    if (__builtin_expect(stream_record->gpu->client != 0, 0) && orion_client_order_matters(process))
-        orion_client_order_put(process, stream_record);
+    if (orion_client_order_matters(process, stream_record)) orion_client_order_put(process, stream_record);
 }
 
 #endif

@@ -15,8 +15,17 @@ static const struct {
 #define SCENARIOS_COUNT (sizeof scenarios / sizeof scenarios[0])
 
 /* A test counts the instructions of these launches. Its argument says where they go: 0 runs without a scheduler, 1 uses
- * a client's default stream, 2 uses a stream that a client made. */
+ * a client's default stream, 2 uses a stream that a client made, 3 is 1 beside a client that has blocking streams. */
 static CUstream counted;
+static void makes_blocking_streams(void)
+{
+    CUstream stream;
+    for (int i = 0; i < 100; i++) {
+        DONE(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+        launch(stream, 0);
+    }
+    DONE(cuCtxSynchronize());
+}
 static void launches(void)
 {
     for (int i = 0; i < 20000; i++) launch(counted, 0);
@@ -24,9 +33,11 @@ static void launches(void)
 }
 static void cost(const char *where)
 {
-    if (where[0] != '0') CHECK(start(1) == 0);
+    int client = where[0] == '0' ? -1 : where[0] == '3'; /* the last client is hp */
+    if (client >= 0) CHECK(start(client + 1) == 0);
     if (where[0] == '2') counted = stream_of(0);
-    all_of(where[0] == '0' ? -1 : 0, launches);
+    if (where[0] == '3') all_of(BE, makes_blocking_streams);
+    all_of(client, launches);
 }
 
 int main(int count, char **arguments)
