@@ -7,6 +7,7 @@
 #include "process/process.h"
 #include "streams/capture.h"
 #include "streams/capture_origins.h"
+#include "streams/client_order.h"
 #include "streams/stream_records.h"
 
 /* hp's work continues after its stream is destroyed. If the client is a thread, the hook cannot prove this work by a
@@ -63,6 +64,7 @@ static bool end_records_of(struct orion_process *process, CUstream stream)
         if (stream_record->key != (uint64_t)(uintptr_t)stream || atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY)
             continue;
         bool captured = orion_capture_records(process, stream_record->stream);
+        orion_client_order_ending(process, stream_record);
         kept |= end_stream(process, stream_record, captured ? ORION_STREAM_CAPTURED : ORION_STREAM_DESTROYED);
     }
     return kept;

@@ -76,3 +76,23 @@ void orion_client_order_put_before_own(struct orion_process *process, const stru
 {
     if (is_own(process, stream_record)) follow_all(process, stream_record, true);
 }
+
+/* NULL: the client has none in the stream's context. It may have launched nothing there yet. */
+static const struct orion_stream_record *own_beside(struct orion_process *process, const struct orion_own_stream *own,
+                                                    const struct orion_stream_record *stream_record)
+{
+    CUstream stream = atomic_load_explicit(&own->stream, memory_order_acquire);
+    if (stream == NULL || own->client + 1 != stream_record->gpu->client || own->ends_with != stream_record->context) return NULL;
+    const struct orion_stream_record *found = orion_stream_record_of(process, (struct orion_stream_name){stream, false});
+    return found != NULL && found->context == stream_record->context && found->green == stream_record->green ? found : NULL;
+}
+
+void orion_client_order_ending(struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    struct orion_seen *seen = &orion_client_orders(process)->seen[orion_stream_record_index(process, stream_record)].by_own;
+    if (stream_record->order != ORION_ORDER_BLOCKING || !orion_client_order_matters(process, stream_record)) return;
+    for (uint32_t i = 0; i < ORION_OWN_STREAMS; i++) {
+        const struct orion_stream_record *own = own_beside(process, &orion_own_streams(process)->entry[i], stream_record);
+        if (own != NULL && !orion_capture_records(process, own->stream)) follow(process, own, stream_record, seen);
+    }
+}

@@ -56,6 +56,9 @@ void orion_client_order_operated(struct orion_process *process, const struct ori
 void orion_client_order_put(struct orion_process *process, const struct orion_stream_record *stream_record);
 void orion_client_order_put_before_own(struct orion_process *process, const struct orion_stream_record *stream_record);
 
+/* Before the stream is destroyed. Its work runs on, and no later call can name it. So the own stream waits for it now. */
+void orion_client_order_ending(struct orion_process *process, const struct orion_stream_record *stream_record);
+
 /* Before a call that puts something into the stream. */
 static inline void orion_client_order_keep(struct orion_process *process, const struct orion_stream_record *stream_record)
 {

@@ -160,6 +160,12 @@ static void records_an_event(CUstream stream)
 static void CUDA_CB notes_the_time(void *unused) { (void)unused, marks[2] = now(); }
 static void calls_the_host(CUstream stream) { DONE(cuLaunchHostFunc(stream, notes_the_time, NULL)); }
 static void (*const actions[])(CUstream) = {launches_more, records_an_event, calls_the_host};
+static CUstream destroyed;
+static void destroys(CUstream next)
+{
+    DONE(cuStreamDestroy(destroyed));
+    launches_more(next);
+}
 /* As the driver orders them with the legacy stream. */
 static void works_in_a_blocking_stream(void)
 {
@@ -176,6 +182,9 @@ static void works_in_a_blocking_stream(void)
     DONE(cuStreamDestroy(stream));
     DONE(cuStreamCreate(&stream, CU_STREAM_DEFAULT)); /* perhaps with the same handle and record */
     CHECK(complete_after(NULL, stream, launches_more) >= 29);
+    destroyed = stream;
+    CHECK(complete_after(stream, NULL, destroys) >= 29);
+    DONE(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     launch(free, 300);
     records_an_event(NULL);
     CHECK(cuStreamQuery(free) == CUDA_ERROR_NOT_READY);
