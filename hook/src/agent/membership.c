@@ -150,6 +150,7 @@ static int map_own(struct orion_membership *m, struct incoming *incoming)
     if (incoming->fd_count != (returned ? 2 : 4) || (returned && m->busy < 0)) return -1;
     for (int page = ORION_GPU_POLICY; page < (int)incoming->fd_count; page++)
         if (orion_gpu_map(m->gpu, (enum orion_gpu_page)page, incoming->fds[page]) != 0) return -1;
+    m->is_new = !returned; /* one that has returned is told the changes only */
     if (returned) return 0;
     keep(&m->busy, &incoming->fds[ORION_GPU_BUSY]);
     keep(&m->record, &incoming->fds[ORION_GPU_RECORD]);
@@ -219,7 +220,11 @@ static void handle_neighbours(struct orion_membership *m, struct incoming *incom
         else if (i < incoming->fd_count)
             orion_gpu_map_neighbour(m->gpu, message->places[i].client_index, message->places[i].generation, incoming->fds[i]);
     }
-    if (!gone && m->welcome) managed(m, ORION_ROLE_BE);
+    if (gone || !m->welcome) return;
+    /* An agent that gives new pages does not know which hp clients an earlier agent named, and nobody writes their pages any more. */
+    if (m->is_new) orion_gpu_drop_other_neighbours(m->gpu, message->places, message->count);
+    m->is_new = false;
+    managed(m, ORION_ROLE_BE);
 }
 
 static void handle_job(struct orion_membership *m, struct incoming *incoming)

@@ -19,6 +19,7 @@ struct orion_membership { /* used only by the GPU's thread; the descriptors are 
     uint32_t client_index, generation;
     uint64_t try_again_ns;                  /* time of the next attempt to connect */
     bool welcome;                           /* the agent has answered since the last connect */
+    bool is_new;                            /* it has given new pages, and not yet said who is hp */
     uint64_t answer_by_ns;                  /* the hook disconnects if the agent has not answered by this time */
     uint32_t unknown_reported;              /* number of unknown functions (unknown.h) that this agent knows */
     struct orion_knowledge_reports reports; /* reports of learnt durations to the agent */

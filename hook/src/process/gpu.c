@@ -185,3 +185,18 @@ void orion_gpu_drop_neighbour(struct orion_gpu *gpu, uint32_t client_index, uint
     unlist_neighbour(gpu, client_index);
     orion_page_map_over(page_at(gpu, OWN_PAGES + client_index), -1, false);
 }
+
+static bool is_listed(const struct orion_client_index *listed, uint32_t count, uint32_t client_index)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (listed[i].client_index == client_index) return true;
+    return false;
+}
+
+void orion_gpu_drop_other_neighbours(struct orion_gpu *gpu, const struct orion_client_index *listed, uint32_t count)
+{
+    for (uint32_t i = 0; i < ORION_GPU_CLIENTS_MAX; i++) {
+        uint32_t generation = atomic_load(&gpu->hp_generation[i]);
+        if (generation != 0 && !is_listed(listed, count, i)) orion_gpu_drop_neighbour(gpu, i, generation);
+    }
+}

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "orion/join.h"
 #include "orion/pages.h"
 
 #define ORION_GPUS 16u /* GPUs of one process that the hook manages; calls for further GPUs pass through */
@@ -141,5 +142,6 @@ int orion_gpu_map(struct orion_gpu *gpu, enum orion_gpu_page page, int fd);
 int orion_gpu_map_neighbour(struct orion_gpu *gpu, uint32_t client_index, uint32_t generation, int fd);
 int orion_gpu_map_job(struct orion_gpu *gpu, uint32_t rank, int fd);
 void orion_gpu_drop_neighbour(struct orion_gpu *gpu, uint32_t client_index, uint32_t generation);
+void orion_gpu_drop_other_neighbours(struct orion_gpu *gpu, const struct orion_client_index *listed, uint32_t count);
 
 #endif
