@@ -186,6 +186,37 @@ static void destroy_a_stream_while_a_thread_waits(void)
     CHECK(orion_stop_scheduler() == 0);
 }
 
+/* Then the work is complete, and another client's stream gets the record. */
+static void *launch_of_another(void *unused)
+{
+    CHECK(orion_set_client_idx(0) == 0);
+    launch(0, (CUstream)(uintptr_t)0x602000);
+    return unused;
+}
+static void destroy_a_stream_whose_record_another_client_gets(void)
+{
+    pthread_t another;
+    struct orion_stream_record *stream_record =
+        orion_stream_record_of(orion_the_process, (struct orion_stream_name){destroyed, false});
+    CHECK(!orion_stream_ending(destroyed));
+    orion_stream_record_prove(stream_record, atomic_load(&stream_record->begun));
+    CHECK(pthread_create(&another, NULL, launch_of_another, NULL) == 0 && pthread_join(another, NULL) == 0);
+    CHECK(atomic_load(&stream_record->gpu)->client == 1);
+}
+static void wait_for_that_one(void) { during_synchronise = destroy_a_stream_whose_record_another_client_gets; }
+static void another_client_gets_the_record_while_a_thread_waits(void)
+{
+    CUresult result;
+    CHECK(orion_start_scheduler(CLIENTS) == 0 && orion_set_client_idx(CLIENTS - 1) == 0);
+    destroyed = (CUstream)(uintptr_t)0x601000;
+    launch(CLIENTS - 1, NULL);
+    launch(CLIENTS - 1, destroyed);
+    during_synchronise = wait_for_that_one;
+    CHECK(orion_synchronised_client(NULL, &result) && during_synchronise == NULL);
+    CHECK(result == CUDA_SUCCESS);
+    CHECK(orion_stop_scheduler() == 0);
+}
+
 /* The budget counts launches, also once a record of one client's stream has become that of another one's. */
 static void count_launches_of_each_client(void)
 {
@@ -275,6 +306,7 @@ int main(void)
     end_a_context_while_a_thread_is_bound();
     launch_while_the_scheduler_stops();
     destroy_a_stream_while_a_thread_waits();
+    another_client_gets_the_record_while_a_thread_waits();
     count_launches_of_each_client();
     a_scheduler_leaves_no_partition();
     return 0;

@@ -183,12 +183,12 @@ static void await_last_event(struct orion_stream_record *stream_record, CUevent 
     orion_driver.cuEventDestroy_v2(last);
 }
 
-/* Waits for the work of a destroyed stream, which no handle names any more. False: it cannot be proven soon, and a wait for the whole
- * context can. While some thread captures, that one would fail, and end the capture. */
-static bool await_destroyed(struct orion_process *process, struct orion_stream_record *stream_record)
+/* Waits until so much of a destroyed stream's work is complete, which no handle names any more. False: it cannot be proven soon, and
+ * a wait for the whole context can. While some thread captures, that one would fail, and end the capture. */
+static bool await_destroyed(struct orion_process *process, struct orion_gpu *gpu, struct orion_stream_record *stream_record,
+                            uint64_t begun)
 {
-    struct orion_gpu *gpu = stream_record->gpu;
-    uint64_t begun = atomic_load(&stream_record->begun), until = orion_now() + ORION_SECOND;
+    uint64_t until = orion_now() + ORION_SECOND;
     while (atomic_load(&stream_record->drained) < begun && orion_now() < until) {
         CUevent last = atomic_exchange(&stream_record->last, NULL); /* of hp, unless the drain thread has taken it */
         if (last != NULL) await_last_event(stream_record, last, begun);
@@ -199,19 +199,29 @@ static bool await_destroyed(struct orion_process *process, struct orion_stream_r
     return atomic_load(&stream_record->drained) >= begun || atomic_load(&process->captures) > 0;
 }
 
-/* Waits for the work of one of the client's streams. False: only a wait for the whole context can, as some streams have no record of their own,
- * or no handle in this context. Another thread of the client may destroy the stream meanwhile. */
-static bool synchronised(struct orion_process *process, struct orion_stream_record *stream_record, CUstream own, CUresult *result)
+static bool has_stream(struct orion_stream_record *stream_record, const struct orion_gpu *gpu, CUstream stream)
 {
-    CUstream stream = orion_stream_record_handle(stream_record);
-    if (atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY) return await_destroyed(process, stream_record);
-    if (orion_stream_record_is_shared(process, stream_record)) return false;
-    if (stream_record->green != NULL && !orion_stream_record_has_handle(process, stream_record)) return false;
-    if (stream == own) return true;
-    *result = synchronise(process, stream);
-    if (*result == CUDA_SUCCESS || atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY) return true;
-    *result = CUDA_SUCCESS;
-    return await_destroyed(process, stream_record);
+    return atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY && atomic_load(&stream_record->gpu) == gpu &&
+           orion_stream_record_handle(stream_record) == stream;
+}
+
+/* Waits for the work of one of the client's streams. False: only a wait for the whole context can, as some streams have no record of
+ * their own, or no handle in this context. Another thread of the client may destroy the stream meanwhile. Once its work is complete,
+ * any client's stream may get the record. So the owner is looked at after what the record says. */
+static bool synchronised(struct orion_process *process, struct orion_gpu *gpu, struct orion_stream_record *stream_record,
+                         CUresult *result)
+{
+    uint64_t begun = atomic_load(&stream_record->begun);
+    CUstream stream = __atomic_load_n(&stream_record->stream.handle, __ATOMIC_ACQUIRE);
+    if (atomic_load(&stream_record->gpu) != gpu) return true;
+    if (atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY) {
+        if (orion_stream_record_is_shared(process, stream_record)) return false;
+        if (stream_record->green != NULL && !orion_stream_record_has_handle(process, stream_record)) return false;
+        *result = synchronise(process, stream);
+        if (*result == CUDA_SUCCESS || has_stream(stream_record, gpu, stream)) return true;
+        *result = CUDA_SUCCESS;
+    }
+    return await_destroyed(process, gpu, stream_record, begun);
 }
 
 bool orion_synchronised_client(CUcontext context, CUresult *result)
@@ -221,13 +231,12 @@ bool orion_synchronised_client(CUcontext context, CUresult *result)
     struct orion_process *process = orion_the_process;
     if (context != NULL && context != orion_binding.context) return false; /* it may be one of another GPU */
     context = orion_binding.context;
-    const struct orion_gpu *gpu = orion_inprocess(process)->gpus[orion_binding.client - 1];
+    struct orion_gpu *gpu = orion_inprocess(process)->gpus[orion_binding.client - 1];
     *result = synchronise(process, own);
     ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
         if (*result != CUDA_SUCCESS) break;
-        bool lives = atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY;
-        if (!lives && orion_stream_record_is_drained(stream_record)) continue; /* another stream may get the record at any time */
-        if (orion_stream_record_is_in(stream_record, context) && !synchronised(process, stream_record, own, result)) return false;
+        if (has_stream(stream_record, gpu, own) || !orion_stream_record_is_in(stream_record, context)) continue;
+        if (!synchronised(process, gpu, stream_record, result)) return false;
     }
     return true;
 }
