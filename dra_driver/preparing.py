@@ -163,7 +163,7 @@ class Preparer:
     async def sweep(self) -> None:
         """Remove the hook's earlier versions that no claim mounts; none while it is not known what a claim mounts."""
         self._places.files.touch()
-        if not self._records.unread:
+        if not self._records.unread and all(self._records.of(uid) for uid in self._files.uids()):
             sources = {source for record in self._records.all() for source in record.mount_sources}
             await asyncio.to_thread(self._places.files.sweep, sources)
 

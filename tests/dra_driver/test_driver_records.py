@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from orion.dra_driver.cdi_files import CdiFiles
 from orion.dra_driver.claim_locks import ClaimLocks
 from orion.dra_driver.claims import Pod
 from orion.dra_driver.preparing import Preparer
@@ -132,7 +133,7 @@ def test_while_a_record_cannot_be_read_nothing_is_swept_and_the_agent_does_not_k
         patched.setattr(Path, "read_bytes", out_of_files)
         records, locks = loaded(folder), ClaimLocks()
         preparer = Preparer(
-            unused, unused, unused, unused, unused, records, unused, places, unused, "this", locks, unused
+            unused, unused, unused, unused, unused, records, CdiFiles(folder), places, unused, "this", locks, unused
         )
         giving = cast("Any", SimpleNamespace(tell_again=tell))
         reconciling = Reconciling(unused, unused, giving, records, preparer, locks)
@@ -142,6 +143,26 @@ def test_while_a_record_cannot_be_read_nothing_is_swept_and_the_agent_does_not_k
     assert asyncio.run(reconciling.tell_agent())
     asyncio.run(preparer.sweep())
     assert (notified, swept) == (["a"], [set()])
+
+
+def test_nothing_is_swept_while_a_claim_has_a_cdi_file_and_its_record_cannot_be_used(
+    folder: Path, tmp_path: Path
+) -> None:
+    folder.mkdir()
+    (folder / "a.json").write_text('{"version": 2}')
+    records, files = loaded(folder), CdiFiles(tmp_path / "cdi")
+    swept: list[set[Path]] = []
+    unused = cast("Any", None)
+    places = cast("Any", SimpleNamespace(files=SimpleNamespace(touch=int, sweep=swept.append)))
+    preparer = Preparer(
+        unused, unused, unused, unused, unused, records, files, places, unused, "this", ClaimLocks(), unused
+    )
+    files.write("a", {})  # a container that starts again mounts what it names
+    asyncio.run(preparer.sweep())
+    assert swept == []
+    files.remove("a")
+    asyncio.run(preparer.sweep())
+    assert swept == [set()]
 
 
 def test_a_folder_of_records_that_cannot_be_read_ends_no_sweep(
