@@ -1,7 +1,6 @@
 """`orion agent`: run the node agent in the foreground."""
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -31,7 +30,7 @@ class Gpus(StrEnum):
 def agent(
     *,
     gemini: dict[str, Any],
-    root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
+    root: roots.Root = None,
     gpus: Annotated[
         Gpus,
         typer.Option(help="auto: the GPUs that NVML finds, else simulated ones if ORION_SIM_GPUS is set, else none."),

@@ -23,6 +23,8 @@ POLL_SECONDS = 0.02
 # The agent starts without be slots, because `orion run` makes one for each client. Port 0 lets the kernel choose a free
 # port, so agents of several roots do not need the same port.
 _OPTIONS = ("--be-slots", "0", "--metrics-address", "127.0.0.1:0")
+_PATHS = {"PYTHONPATH", "LD_LIBRARY_PATH", "ORION_SIM_STATE"}
+""" Variables whose folders may be relative to the current one. """
 
 
 @contextlib.contextmanager
@@ -80,10 +82,14 @@ def _start(root: Path, simulated: bool) -> agent_pb2.Snapshot:
     command = [sys.executable, "-Pm", "orion.cli", "agent", "--root", str(root), *_OPTIONS]
     command += ["--simulated"] if simulated else []
     environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "ORION_ROOT")}
+    for name in _PATHS & environment.keys():
+        folders = environment[name].split(os.pathsep)
+        environment[name] = os.pathsep.join(os.path.abspath(each) for each in folders if each)
     with open(log, "ab") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=environment
-        )
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=environment,
+            cwd="/",  # an agent in the user's folder would keep its file system from being unmounted
+        )  # fmt: skip
     print(f"orion: started an agent at {root} (process {process.pid}, log {log})", file=sys.stderr)
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:

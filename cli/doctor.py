@@ -1,7 +1,6 @@
 """`orion doctor`: finds what prevents sharing on this machine, and says how to fix it."""
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     simulated: Annotated[bool, typer.Option("--simulated", help="Leave out the checks for a real GPU.")] = False,
-    root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
+    root: roots.Root = None,
 ) -> None:
     """Check this machine: the hook, the driver, the kernel, the agent. Exit 1 if sharing would not work.
 

@@ -1,7 +1,6 @@
 """`orion explain slot`: says why a slot of this machine has the GPU time that it has, as its agent reports it."""
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,7 +20,7 @@ def slot(
     ] = None,
     gpu: Annotated[str, typer.Option(metavar="UUID|INDEX|all", help="The GPU to look at.")] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
+    root: roots.Root = None,
 ) -> None:
     """Say what a slot asked for, what it got in about the last 10 s, and why it got no more.
 

@@ -21,12 +21,11 @@ SlotOrProcess = Annotated[
 ]
 Gpu = Annotated[str, typer.Option(metavar="UUID|INDEX|all", help="The GPU of the slot.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the slots as one JSON list.")]
-Root = Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")]
 Wait = Annotated[float, typer.Option(min=0, max=3600, help="Seconds to wait until the memory has moved.")]
 
 
 def park(
-    slot: SlotOrProcess, *, gpu: Gpu = "all", wait: Wait = 30.0, as_json: AsJson = False, root: Root = None
+    slot: SlotOrProcess, *, gpu: Gpu = "all", wait: Wait = 30.0, as_json: AsJson = False, root: roots.Root = None
 ) -> None:
     """Let a be program leave the GPU's memory until `orion unpark`: its launches wait, and it keeps its place.
 
@@ -39,7 +38,7 @@ def park(
 
 
 def unpark(
-    slot: SlotOrProcess, *, gpu: Gpu = "all", wait: Wait = 30.0, as_json: AsJson = False, root: Root = None
+    slot: SlotOrProcess, *, gpu: Gpu = "all", wait: Wait = 30.0, as_json: AsJson = False, root: roots.Root = None
 ) -> None:
     """Let a program come back that `orion park` has sent away: as soon as there is room for it.
 

@@ -1,7 +1,6 @@
 """`orion policy`: shows and changes how a running agent's GPUs are shared."""
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,14 +15,13 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Show or change how a GPU is shared.")
 
 Gpu = Annotated[str, typer.Argument(metavar="GPU", help="A UUID, an index or all.")]
-Root = Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")]
 
 
 @app.command()
 def show(
     gpu: Gpu = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, a member for each GPU.")] = False,
-    root: Root = None,
+    root: roots.Root = None,
 ) -> None:
     """Show the policy of each GPU and its warnings."""
     from orion.cli import agents, slot_choice
@@ -39,7 +37,7 @@ def set_(
     *,
     changes: dict[str, Any],
     as_json: Annotated[bool, typer.Option("--json", help="Print the new policies as one JSON object.")] = False,
-    root: Root = None,
+    root: roots.Root = None,
 ) -> None:
     """Change a GPU's policy. Running clients follow at once. Options that you do not give stay as they are.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orion.cli import roots
 from orion.cli.errors import ProgramFailed
 from orion.cli.profiling.units import Unit
 from orion.errors import Conflict, Invalid
@@ -38,7 +39,6 @@ Report = Annotated[
 ]
 Gpu = Annotated[str, typer.Option(metavar="UUID|INDEX|all", help="The GPU.")]
 Slot = Annotated[str | None, typer.Option(metavar="NAME", help="A single slot, such as be-0.", show_default="all")]
-Root = Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")]
 
 
 @app.command(name="kernels", context_settings={"allow_interspersed_args": False})
@@ -146,7 +146,7 @@ def load(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="A GPUProfile.")],
     gpu: Gpu = "all",
     slot: Slot = None,
-    root: Root = None,
+    root: roots.Root = None,
 ) -> None:
     """Load a profile into an agent: clients of its slots then know these kernels before they measure them.
 
@@ -161,13 +161,13 @@ def load(
 
 
 @app.command(name="unload")
-def unload(gpu: Gpu = "all", slot: Slot = None, root: Root = None) -> None:
+def unload(gpu: Gpu = "all", slot: Slot = None, root: roots.Root = None) -> None:
     """Remove the profiles from an agent's slots. What clients measured stays."""
     _print_slots(_give([], gpu, slot, root))
 
 
 def _give(rows: "list[agent_pb2.ProfileRow]", gpu: str, slot: str | None, root: Path | None) -> "list[agent_pb2.Slot]":
-    from orion.cli import agents, roots, slot_choice
+    from orion.cli import agents, slot_choice
     from orion.cli.profiling import loading
 
     with agents.asking((root or roots.default_root()).absolute()) as agent:

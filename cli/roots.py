@@ -6,9 +6,25 @@ a shell under `orion run` means the machine's agent, not that shell's private fo
 
 import os
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 AGENT_SOCKET = "agent.sock"
 AGENT_LOG = "agent.log"
+
+
+def _folder(text: str) -> Path:
+    # The path "" is the current folder, and so is that of a shell's variable that is not set.
+    if not text:
+        raise typer.BadParameter("it is empty: give a folder")
+    return Path(text)
+
+
+Root = Annotated[
+    Path | None,
+    typer.Option(parser=_folder, metavar="PATH", help="The agent's folder.", show_default="/run/orion as root"),
+]
 
 
 def default_root() -> Path:

@@ -106,7 +106,7 @@ def run(
     limit: Limit = None,
     changes: dict[str, Any],
     profile: Profile = None,
-    root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
+    root: roots.Root = None,
     simulated: Annotated[bool, typer.Option("--simulated", help="Run on the simulated GPU.")] = False,
 ) -> None:
     """Run a program under the hook. Starts the agent if none runs.

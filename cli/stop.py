@@ -4,9 +4,6 @@ import os
 import select
 import signal
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from orion.cli import roots
 from orion.errors import Conflict, NotFound, Unavailable
@@ -15,7 +12,7 @@ END_SECONDS = 20.0
 
 
 def stop(
-    root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
+    root: roots.Root = None,
 ) -> None:
     """End the agent that [bold]orion run[/bold] started. Programs continue under their current grants.
 

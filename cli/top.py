@@ -22,7 +22,7 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Read twice, print once and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and exit.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds between two updates.")] = 1.0,
-    root: Annotated[Path | None, typer.Option(help="The agent's folder.", show_default="/run/orion as root")] = None,
+    root: roots.Root = None,
 ) -> None:
     """Show GPUs and clients live: which are busy, and which wait for hp.
 

@@ -37,6 +37,8 @@ def orion(capsys: pytest.CaptureFixture[str]) -> Call:
             ["run", "--priority", "be", "--memory", "8 potatoes", "--", "true"], "8 potatoes", "8GiB", id="size"
         ),
         pytest.param(["run", "--priority", "be", "--memory", "0", "--", "true"], "'0'", "from 1MiB", id="zero-size"),
+        pytest.param(["run", "--root", "", "--priority", "be", "--", "true"], "--root", "a folder", id="run-no-root"),
+        pytest.param(["stop", "--root", ""], "--root", "a folder", id="stop-no-root"),
         pytest.param(["top", "--interval", "0"], "--interval", "0.1", id="interval"),
         pytest.param(["top", "--interval", "soon"], "--interval", "number", id="interval-text"),
         pytest.param(["agent", "--gpus", "some"], "'some'", "'simulated'", id="gpus"),

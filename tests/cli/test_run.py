@@ -13,6 +13,7 @@ import pytest
 from orion.cli import agents, launching, slot_choice
 from orion.errors import NotFound
 from orion.node_agent.api import agent_pb2
+from orion.node_agent.api.address import listening_process
 from tests.cli.conftest import IDLE
 from tests.cli.orion_command import ORION, StartClient, end, orion, run
 from tests.waiting import DEADLINE, eventually
@@ -56,6 +57,15 @@ def test_the_agent_takes_no_module_from_the_folder_in_which_it_is_started(root: 
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr
     assert "INFO agent: serves" in (root / "agent.log").read_text()
+
+
+def test_the_agent_stays_in_no_folder_of_the_user(root: Path, tmp_path: Path) -> None:
+    command = [*ORION, "run", "--simulated", "--root", str(root), "--priority", "be", "true"]
+    environment = {**os.environ, "ORION_SIM_STATE": "machine"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=DEADLINE)
+    assert done.returncode == 0, done.stderr
+    assert os.readlink(f"/proc/{listening_process(root)}/cwd") == "/"
+    assert list((tmp_path / "machine").iterdir())
 
 
 def test_many_at_once_start_one_agent(root: Path) -> None:
