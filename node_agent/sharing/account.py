@@ -78,8 +78,6 @@ class Account:
     """ Where memory moves, a slot without a turn is owed more within a cycle. """
     usual_turn_ns: float = 0.0
     """ How long its turns are if it is owed nothing. """
-    once: bool = False
-    """ Its next turn does not come again in the cycles until the next check, as the limit allows one only. """
     cycle_ns: int = 0
     repeats: float = 1.0
     """ The length of the planned cycles, and how many of them pass until the next check. """

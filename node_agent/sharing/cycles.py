@@ -109,8 +109,9 @@ class Cycles:
         return cycle_ns, lengths
 
     def _planned(self, name: str, turns: Mapping[str, Turn], turn: Turn, cycle_ns: int, until_ns: int) -> Plan:
-        """Return the plan of a slot that has ``turn`` in each cycle, or once before the plan ends."""
-        repeated_ns = PLAN_NS + turn[1] - turn[0] if self._accounts[name].once else cycle_ns
+        """Return the plan of a slot that has ``turn`` in each cycle, or once before the plan ends: its limit says."""
+        once = name not in self._accounts.taken and self._accounts[name].allowance(self.shortest_ns)[1]
+        repeated_ns = PLAN_NS + turn[1] - turn[0] if once else cycle_ns
         return Plan(turns.get(name, (0, 0)), turn, repeated_ns, until_ns, self._mode.early_ns)
 
     def _corrections(self, part: float, now_ns: int, begin_ns: int, turns: Mapping[str, Turn]) -> dict[str, float]:

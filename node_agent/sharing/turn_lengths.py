@@ -108,7 +108,7 @@ def next_lengths(
     """Return the lengths of the next turns, with what each handover loses; a slot without one has no turn.
 
     Args:
-        accounts: of the slots.
+        accounts: of the slots; each learns how long its turns are usually.
         shares: what each slot is due, as a part of ``room_ns``.
         corrections: by how much each turn is longer for what the slot is owed, in nanoseconds.
         room_ns: the time for these turns: the cycle, or what windows leave of it.
@@ -122,11 +122,11 @@ def next_lengths(
         account, usual = accounts[name], share * whole
         account.usual_turn_ns = usual
         length, piece = usual + corrections[name], account.piece_ns
-        allowed, account.once = account.allowance(shortest_ns)
+        allowed, once = account.allowance(shortest_ns)
         length, usual = min(length, allowed), min(usual, allowed)
         if length < piece <= usual:  # a part of a piece would run on
             length = piece if length > piece / 2 else 0.0
-        if length >= (allowed if account.once else shortest_ns):
+        if length >= (allowed if once else shortest_ns):
             lengths[name] = length
     if full and not any(accounts[name].ceiling >= 1 for name in lengths):
         # Those without a limit are in debt. But what limits leave of the cycle is nobody else's.

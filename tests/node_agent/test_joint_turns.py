@@ -62,6 +62,17 @@ def test_a_slot_that_comes_beside_a_job_that_had_its_gpus_alone_gets_its_part() 
     assert first == pytest.approx({"be-0": 0.5, "be-1": 0.5}, abs=0.03)
 
 
+def test_a_slot_that_could_have_one_turn_only_has_its_window_in_each_joint_cycle() -> None:
+    """Its limit allowed one turn until the next check. A window is as short as the limit allows in a cycle."""
+    turns, now, windows = Turns(), 1_000 * MS, {"be-0": Window(0.0, 0.5)}
+    demands = {name: Demand(limit=limit, ceiling=limit, waiting=True) for name, limit in (("be-0", 0.005), ("be-1", 1))}
+    while not turns.plans or turns.plans["be-0"].cycle_ns < 700 * MS:
+        turns.look(now, 1.0, demands)
+        now += 70 * MS
+    turns.look(now, 1.0, demands, windows=windows, joint_ns=40 * MS)
+    assert turns.plans["be-0"].cycle_ns == turns.plans["be-1"].cycle_ns == 40 * MS
+
+
 def test_windows_leave_no_debts() -> None:
     node = Node({"be-0": 0.5, "be-1": 0.3, "be-2": 0.1}, {"be-0": 0.0, "be-1": 0.7})
     shares(node, 30.0)
