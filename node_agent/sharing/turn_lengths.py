@@ -188,8 +188,5 @@ def in_whole_pieces(
         left = min(others + before - after, usable_ns - after)
         if whole and left >= 0 and (not others or left >= others / 2):
             rest = {name: length for name, length in lengths.items() if name not in whole}
-            kept = {name: rest[name] for name in rest.keys() & limited} if left > others else {}
-            others, left = others - sum(kept.values()), left - sum(kept.values())
-            scale = left / others if others > 0 else 1.0
-            return {name: length * scale for name, length in rest.items()} | kept | whole
+            return _fitted(rest, rest.keys() - limited, left) | whole
     return dict(lengths)
