@@ -11,7 +11,7 @@
     SCENARIO(the_legacy_stream_belongs_to_no_client) \
     SCENARIO(own_streams_have_priorities) SCENARIO(a_clients_calls_run_in_order) SCENARIO(binding_keeps_the_order) \
     SCENARIO(unbinding_keeps_the_order_in_each_context) SCENARIO(blocking_streams_keep_the_order) \
-    SCENARIO(blocking_streams_keep_the_order_of_waits) \
+    SCENARIO(blocking_streams_keep_the_order_of_waits) SCENARIO(the_default_stream_follows_destroyed_streams) \
     SCENARIO(binding_keeps_the_order_beside_a_capture) \
     SCENARIO(a_context_synchronise_waits_for_its_own_client) SCENARIO(a_context_synchronise_waits_for_destroyed_streams) \
     SCENARIO(a_context_synchronise_waits_for_no_new_stream_of_another_client) \

@@ -80,3 +80,32 @@ void blocking_streams_keep_the_order_of_waits(void)
     all_of(BE, waits_in_both_kinds_of_streams);
     all_of(HP, waits_in_both_kinds_of_streams);
 }
+
+/* As the driver's legacy stream does: it completes the work of a destroyed stream first. */
+static void follows_a_destroyed_stream(void (*waits)(CUstream))
+{
+    CUstream blocking;
+    DONE(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    uint64_t began = now();
+    waits(blocking);
+    DONE(cuStreamDestroy(blocking));
+    launch(NULL, 1);
+    DONE(cuStreamSynchronize(NULL));
+    CHECK(now() >= began + 29 * MS);
+}
+static void works(CUstream stream) { launch(stream, 30); }
+static void destroys_blocking_streams(void)
+{
+    DONE(cuStreamCreate(&others_stream, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 2; i++) {
+        follows_a_destroyed_stream(works);
+        follows_a_destroyed_stream(waits_for_an_event);
+    }
+}
+void the_default_stream_follows_destroyed_streams(void)
+{
+    CHECK(start(2) == 0);
+    CHECK(set_policy(ORION_SCHEDULER_NONE, 1000) == 0);
+    all_of(BE, destroys_blocking_streams);
+    all_of(HP, destroys_blocking_streams);
+}
