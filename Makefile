@@ -50,9 +50,9 @@ help:  ## Show this help
 demo: $(VENV)/built  ## Two processes share a GPU, unmanaged and under Orion; on a real GPU if there is one, else simulated
 	@$(BIN)/orion demo $(ARGS)
 
-# Tests about time run first and alone, then all others that need no cluster. Then the tiers with clusters run side by
-# side, as they wait more than they compute. Two jobs run beside the later ones, with nice: C tests under sanitizers, and
-# the preparation of nodes. Each job prints its output when it ends.
+# Tests about time run first and alone. Then those with nodes begin, which take the longest, as they wait more than they
+# compute; beside them those that need no cluster, then those with control planes. Two jobs run beside others, with nice:
+# C tests under sanitizers, and the preparation of nodes. Each job prints its output when it ends.
 test: $(VENV)/built  ## All tests that this machine can run; the last line says which tiers ran
 	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target IN_TURN=yes node-tier cluster-tier sanitizers
 	@$(BIN)/python -m tools.tiers.summary --outcomes $(BUILD)/outcomes
@@ -106,7 +106,7 @@ $(TIERS:%=%-tier): %-tier: $(VENV)/built $(VENV)/others/ready
 
 ifdef IN_TURN
 host-tier sanitizers node-needs: | quiet-tier
-node-tier cluster-tier: | host-tier
+cluster-tier: | host-tier
 node-tier: | node-needs
 endif
 

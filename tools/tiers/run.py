@@ -1,8 +1,8 @@
 """Runs one tier of tests for `make test`, and writes one line with its outcome.
 
-Tests about time run first, then the others that need no cluster. The tiers with clusters run side by side after these,
-because a control plane would take CPU time from tests about time. Tests about time, and tests of real clusters, whose
-waits have deadlines, can fail because others run beside them. Those that fail run once more, one after another and with
+Tests about time run first, because a control plane would take CPU time from them. The other tiers run side by side
+after these. Tests about time, and tests of real clusters, whose waits have deadlines, can fail because others run
+beside them. Those that fail run once more, one after another and with
 no other tier beside them; of tests that depend on each other, the whole scene does. The tier fails if one fails again;
 else its outcome names them. If a machine cannot run a control plane (no binaries, no Go, no network) or a node (no
 root, no packages), the tier's outcome is "not run", with the reason; in CI it is a failure.
