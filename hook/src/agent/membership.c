@@ -150,7 +150,7 @@ static int map_own(struct orion_membership *m, struct incoming *incoming)
     if (incoming->fd_count != (returned ? 2 : 4) || (returned && m->busy < 0)) return -1;
     for (int page = ORION_GPU_POLICY; page < (int)incoming->fd_count; page++)
         if (orion_gpu_map(m->gpu, (enum orion_gpu_page)page, incoming->fds[page]) != 0) return -1;
-    m->is_new = !returned; /* one that has returned is told the changes only */
+    m->is_new = !returned; /* one that has returned gets the changes only */
     if (returned) return 0;
     keep(&m->busy, &incoming->fds[ORION_GPU_BUSY]);
     keep(&m->record, &incoming->fds[ORION_GPU_RECORD]);
