@@ -103,7 +103,8 @@ class Ceiling:
         begin = now_ns - now_ns % _CYCLE_NS
         turn, end = (begin, begin + round(now * _CYCLE_NS)), begin + _CYCLE_NS
         plan = Plan(turn, (end, end + round(later * _CYCLE_NS)), _CYCLE_NS, now_ns + PLAN_NS)
-        self._part, self._plan = now, plan if min(now, later) < 1 else None
+        self._part = min(now, later)
+        self._plan = plan if self._part < 1 else None
         return self._plan
 
 
@@ -152,8 +153,9 @@ class Ceilings:
         for name, each in self._slots.items():
             each.look(now_ns, used_ns.get(name, 0), limited[name])
         together = {jobs[name]: each for name, each in self._slots.items() if jobs.get(name) and each.uses_much}
-        self._joint.note(self._gpu, {job: Due(each.part, each.rate) for job, each in together.items()})
-        agreed = {id(each): self._joint.parts(job, now_ns // _CYCLE_NS) for job, each in together.items()}
+        cycle = now_ns // _CYCLE_NS
+        self._joint.note(self._gpu, {job: Due(each.part, each.rate, cycle) for job, each in together.items()})
+        agreed = {id(each): self._joint.parts(job, cycle) for job, each in together.items()}
         found = {name: each.plan(now_ns, agreed.get(id(each))) for name, each in self._slots.items()}
         plans = {name: plan for name, plan in found.items() if plan is not None and self._slots[name].part < sure}
         # A limit that leaves be less than its floor leaves the floor instead.

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 _BUSY, _IDLE = 0.9, 0.1
 _FOR_PEERS = 0.05
 """ The part of a cycle in which a job may launch the peers of a collective that spins. """
+_LASTS = 15
+""" What a GPU is due counts for so many cycles, as its plans do. So a GPU whose checks fail holds no other one. """
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,12 @@ class Due:
     Args:
         part: of each cycle in which it may launch.
         rate: the part of the time in which it was busy lately.
+        cycle: the number of the cycle in which this was found.
     """
 
     part: float
     rate: float
+    cycle: int
 
 
 class JointParts:
@@ -61,7 +65,7 @@ class JointParts:
         Returns:
             None: it is due something on one GPU only.
         """
-        due = self._due.get(job, {}).values()
+        due = [each for each in self._due.get(job, {}).values() if cycle - each.cycle <= _LASTS]
         if len(due) < 2:
             return None
         least = min(each.part for each in due)
@@ -69,5 +73,5 @@ class JointParts:
             least = max(least, _FOR_PEERS)
         number, _, later = self._agreed.get(job, (cycle - 1, least, least))
         if number != cycle:
-            self._agreed[job] = cycle, later if number == cycle - 1 else least, least
+            self._agreed[job] = cycle, later if cycle - number <= _LASTS else least, least
         return self._agreed[job][1:]

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from orion.node_agent.sharing.ceilings import Ceilings
+from orion.node_agent.sharing.ceilings import Ceiling, Ceilings
 from orion.node_agent.sharing.joint_parts import Due, JointParts
 
 MS = 1_000_000
@@ -83,11 +83,11 @@ def test_the_least_limit_of_its_gpus_holds_for_a_job() -> None:
 
 def test_what_is_agreed_holds_from_the_next_cycle_on() -> None:
     joint = JointParts()
-    joint.note("GPU-0", {"job": Due(0.5, 0.5)})
+    joint.note("GPU-0", {"job": Due(0.5, 0.5, 7)})
     assert joint.parts("job", 7) is None
-    joint.note("GPU-1", {"job": Due(0.4, 0.5)})
+    joint.note("GPU-1", {"job": Due(0.4, 0.5, 7)})
     assert joint.parts("job", 7) == (0.4, 0.4)
-    joint.note("GPU-0", {"job": Due(0.3, 0.5)})
+    joint.note("GPU-0", {"job": Due(0.3, 0.5, 7)})
     assert joint.parts("job", 7) == (0.4, 0.4)
     assert joint.parts("job", 8) == (0.4, 0.3)
     assert joint.parts("job", 10) == (0.3, 0.3), "nobody has looked in the cycle before"
@@ -95,12 +95,29 @@ def test_what_is_agreed_holds_from_the_next_cycle_on() -> None:
     assert joint.parts("job", 11) is None
 
 
+def test_a_gpu_whose_checks_fail_holds_no_other_one() -> None:
+    joint = JointParts()
+    joint.note("GPU-0", {"job": Due(0.0, 1.0, 7)})
+    joint.note("GPU-1", {"job": Due(0.4, 0.5, 22)})
+    assert joint.parts("job", 22) == (0.0, 0.0)
+    joint.note("GPU-1", {"job": Due(0.4, 0.5, 23)})
+    assert joint.parts("job", 23) is None, "the plan of GPU-0 has ended"
+
+
+def test_a_plan_that_begins_in_the_next_cycle_is_published() -> None:
+    ceiling = Ceiling()
+    ceiling.look(START_NS, 0, 0.5)
+    plan = ceiling.plan(START_NS, (1.0, 0.4))
+    assert plan is not None
+    assert ceiling.part == 0.4
+
+
 def test_a_job_in_debt_may_launch_the_peer_of_a_collective_that_spins() -> None:
     joint = JointParts()
-    joint.note("GPU-0", {"job": Due(0.0, 1.0)})
-    joint.note("GPU-1", {"job": Due(0.2, 0.0)})
+    joint.note("GPU-0", {"job": Due(0.0, 1.0, 7)})
+    joint.note("GPU-1", {"job": Due(0.2, 0.0, 7)})
     assert joint.parts("job", 7) == (0.05, 0.05)
-    joint.note("GPU-0", {"job": Due(0.0, 0.0)})
+    joint.note("GPU-0", {"job": Due(0.0, 0.0, 7)})
     assert joint.parts("job", 8) == (0.05, 0.0)
 
 
