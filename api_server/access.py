@@ -19,9 +19,9 @@ from orion.api_server.exec_credentials import Credential, LogInFailed
 
 _TOKEN_AGE_S = 30.0
 """ How long a token is used before its file is read again. The kubelet renews a token long before it expires. """
-_PROBES = {socket.TCP_KEEPIDLE: 15, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
+_PROBES = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """ After 15 s without a word the kernel asks whether the API server is still there, and gives it up 15 s later. A watch
-may say nothing for a minute, and if the server's machine fails, nobody ends the connection. """
+may say nothing for a minute, and if the server's machine fails, nobody ends the connection. Some systems lack them. """
 
 
 @dataclass
@@ -139,7 +139,8 @@ def _probed(to: tuple[Any, ...]) -> socket.socket:
     made = socket.socket(*to[:3])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _PROBES.items():
-        made.setsockopt(socket.IPPROTO_TCP, option, value)
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return made
 
 

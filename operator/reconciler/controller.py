@@ -95,7 +95,8 @@ class Controller:
     async def begin(self) -> None:
         """Start the workers. Call this once all objects have been read: until then, `state` lacks some."""
         self._begun.set()
-        await self._queue_all()
+        if self._leader.taken.is_set():
+            await self._queue_all()
         self.notice()
 
     def leads(self) -> None:

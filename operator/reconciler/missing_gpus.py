@@ -33,6 +33,8 @@ _FRESH_S, _FRESH_NOTHING_S = 2.0, 0.25
 _READS_APART = 10
 """ Both times are longer where reading takes long: so many times as long as it took. A large cluster always has pods
 that wait, and reading the claims of all its pods takes seconds of the event loop. """
+_FRESH_MOST_S = 60.0
+""" But no longer: a read may also take long because the API server lets it wait. """
 _PLACE_AGAIN_S = 5.0
 """ The scheduler tries all pods that wait for GPUs, so the operator asks it no more often. """
 
@@ -49,7 +51,7 @@ class _Room:
 
     def is_older(self, asked: float, seconds: float) -> bool:
         """Return whether the room no longer counts as current for somebody who asked at a time."""
-        return asked - self.read > max(seconds, _READS_APART * self.took)
+        return asked - self.read > max(seconds, min(_READS_APART * self.took, _FRESH_MOST_S))
 
 
 class MissingGPUs:

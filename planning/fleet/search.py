@@ -3,7 +3,8 @@
 Services come first, because they have priority; jobs run in what the services leave. For a number of GPUs, the search
 places the jobs in several orders and by several rules. A job that found no place goes to the front of the order, and
 the order is tried again. The search begins at a number of GPUs that no placement beneath the services can undercut, and
-takes the first number on which every job finds a place.
+takes the first number on which every job finds a place; far above its begin it goes in larger steps, and halves the
+last one.
 """
 
 import itertools

@@ -37,6 +37,7 @@ def standby() -> tuple[Controller, Intake, Leader]:
 
 async def test_pods_that_come_and_go_leave_nothing_behind_without_the_lease() -> None:
     controller, intake, _ = standby()
+    intake.pod({"type": "ADDED", "object": pod(100)})
     await controller.begin()
     for number in range(100):
         intake.pod({"type": "ADDED", "object": pod(number)})
