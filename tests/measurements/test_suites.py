@@ -129,11 +129,8 @@ def test_outcomes_are_compared_by_role_and_differing_tests_run_once_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "test_by_role.py").write_text(BY_ROLE)
-    monkeypatch.setitem(SUITES, "own", Suite("Our own", "a folder", ("test_*.py",), ("pytest",)))
     output = tmp_path / "raw.json.gz"
-    options = ["--suite", "own", "--sources", str(tmp_path), "--output", str(output), "--simulated"]
-    assert command.main(options) == 0
-    record = raw_data.read(output)
+    record = _record_of_own_suite(output, monkeypatch)
     compared = Comparison(record)
     assert compared.different == ["test_by_role.py::test_hooked"]
     assert compared.again["test_by_role.py::test_hooked"] == "pff"
@@ -156,11 +153,7 @@ def test_tests_run_in_client_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "test_in_a_client.py").write_text(IN_A_CLIENT)
-    monkeypatch.setitem(SUITES, "own", Suite("Our own", "a folder", ("test_*.py",), ("pytest",)))
-    output = tmp_path / "raw.json.gz"
-    options = ["--suite", "own", "--sources", str(tmp_path), "--output", str(output), "--simulated", "--threads"]
-    assert command.main(options) == 0
-    record = raw_data.read(output)
+    record = _record_of_own_suite(tmp_path / "raw.json.gz", monkeypatch, "--threads")
     assert Comparison(record).alike == {"p": 1}, record
     assert "client threads" in capsys.readouterr().out
 
@@ -177,10 +170,7 @@ def test_be_processes_leave_the_gpu_and_come_back_all_the_time(
             (tmp_path / "returned").touch()
 
     monkeypatch.setattr(Stays, "look", look_and_say)
-    monkeypatch.setitem(SUITES, "own", Suite("Our own", "a folder", ("test_*.py",), ("pytest",)))
-    options = ["--suite", "own", "--sources", str(tmp_path), "--output", str(tmp_path / "raw.json")]
-    assert command.main([*options, "--simulated", "--parks"]) == 0
-    record = raw_data.read(tmp_path / "raw.json")
+    record = _record_of_own_suite(tmp_path / "raw.json", monkeypatch, "--parks")
     assert Comparison(record).alike == {"p": 1}
     assert record["stays"]["left"] >= record["stays"]["returned"] >= 1
     assert "be slots left the GPU" in capsys.readouterr().out
@@ -244,6 +234,14 @@ def test_every_test_that_ends_differently_by_role_is_explained() -> None:
         raw_data.read(path) for path in (ROOT / "docs/results/raw").glob("suites-*.json.gz")
     ]
     assert [test for record in records for test in page.unexplained(record)] == []
+
+
+def _record_of_own_suite(output: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> dict[str, Any]:
+    """Run the test files beside `output` as a suite, on a simulated GPU; return its raw data."""
+    monkeypatch.setitem(SUITES, "own", Suite("Our own", "a folder", ("test_*.py",), ("pytest",)))
+    usual = ["--suite", "own", "--sources", str(output.parent), "--output", str(output), "--simulated"]
+    assert command.main([*usual, *options]) == 0
+    return raw_data.read(output)
 
 
 def _run(sources: Path, file: str, test_s: float = 60.0) -> FileRun:

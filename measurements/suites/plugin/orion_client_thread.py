@@ -8,7 +8,6 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable
 
 import pytest
 from _pytest.main import pytest_runtestloop as run_tests
@@ -41,20 +40,15 @@ def pytest_runtestloop(session: pytest.Session) -> object:
             ended.append(error)
 
     with Scheduler(clients=[ROLE, OTHER], policy="gate") as scheduler:
-        beside = threading.Thread(target=_work, args=(scheduler, over))
+        client, beside = threading.Thread(target=tests), threading.Thread(target=_work, args=(scheduler, over))
+        client.start()
         beside.start()
-        _in_thread(tests)
+        client.join()
         over.set()
         beside.join()
     if isinstance(ended[0], BaseException):
         raise ended[0]
     return ended[0]
-
-
-def _in_thread(body: Callable[[], None]) -> None:
-    thread = threading.Thread(target=body)
-    thread.start()
-    thread.join()
 
 
 def _work(scheduler: Scheduler, over: threading.Event) -> None:

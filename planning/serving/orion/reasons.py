@@ -86,7 +86,8 @@ def too_much(tables: Tables) -> str:
     least = [min(row) for row in zip(*tables.least.values(), strict=True)]
     heaviest = max(range(len(least)), key=lambda place: least[place])
     count = sum(gpu.count for gpu in tables.gpus)
-    service, best = tables.services[heaviest], _best(tables.figures, tables, tables.services[heaviest])
+    service = tables.services[heaviest]
+    best = _best(tables.figures, tables, service)
     longer = f", or allow {service.name} at least {2 * best:.3g} ms" if best and service.objective_ms < 2 * best else ""
     return (
         f"the services do not fit on {count} GPUs: their load alone is {sum(least):.2f} GPUs, of which "
