@@ -139,7 +139,7 @@ static void waits_in_vain_in_turn_end_too(void)
     struct orion_stream_record others[GPUS];
     struct orion_work work = {0};
     for (unsigned i = 0; i < GPUS; i++) {
-        others[i] = (struct orion_stream_record){.gpu = gpus[i], .stream = stream_records[i].stream};
+        others[i] = (struct orion_stream_record){.gpu = gpus[i], .handle = stream_records[i].handle};
         arrive_in(&others[i]);
     }
     run_all();

@@ -96,7 +96,7 @@ static void begin(void)
         atomic_store(&policy(i)->hp_clients, 1);
         set_watcher(i, true); /* the test looks as the watcher does */
         stream_records[i].gpu = gpus[i];
-        stream_records[i].stream.handle = (CUstream)(uintptr_t)(0x100 + i);
+        stream_records[i].handle = (CUstream)(uintptr_t)(0x100 + i);
     }
 }
 

@@ -63,7 +63,7 @@ static bool end_records_of(struct orion_process *process, CUstream stream)
         if (orion_stream_record_is_shared(process, stream_record) || atomic_load(&stream_record->hidden) != 0) continue;
         if (stream_record->key != (uint64_t)(uintptr_t)stream || atomic_load(&stream_record->state) != ORION_STREAM_RECORD_READY)
             continue;
-        bool captured = orion_capture_records(process, stream_record->stream);
+        bool captured = orion_capture_records(process, orion_stream_record_name(stream_record));
         orion_client_order_ending(process, stream_record);
         kept |= end_stream(process, stream_record, captured ? ORION_STREAM_CAPTURED : ORION_STREAM_DESTROYED);
     }

@@ -38,7 +38,7 @@ static void follow(struct orion_process *process, const struct orion_stream_reco
     uint32_t operations = atomic_load(&orion_client_orders(process)->operations[orion_stream_record_index(process, other)]);
     bool works = !orion_stream_record_is_drained(other) && atomic_load(&seen->returned) != returned + 1;
     if (!works && atomic_load(&seen->operations) == operations) return;
-    if (orion_capture_records(process, other->stream)) return;
+    if (orion_capture_records(process, orion_stream_record_name(other))) return;
     struct orion_relaxed relaxed = orion_capture_relax();
     CUevent event = orion_stream_record_event(other, CU_EVENT_DISABLE_TIMING);
     if (event != NULL) {
@@ -55,7 +55,7 @@ static void follow(struct orion_process *process, const struct orion_stream_reco
 static void follow_all(struct orion_process *process, const struct orion_stream_record *stream_record, bool own)
 {
     struct orion_client_orders *orders = orion_client_orders(process);
-    if (orion_capture_records(process, stream_record->stream)) return;
+    if (orion_capture_records(process, orion_stream_record_name(stream_record))) return;
     ORION_EACH_STREAM_RECORD(other, process, stream_record->gpu) {
         if (atomic_load(&other->state) != ORION_STREAM_RECORD_READY || other->context != stream_record->context) continue;
         if (other->green != stream_record->green) continue;
@@ -93,6 +93,6 @@ void orion_client_order_ending(struct orion_process *process, const struct orion
     if (stream_record->order != ORION_ORDER_BLOCKING || !orion_client_order_matters(process, stream_record)) return;
     for (uint32_t i = 0; i < ORION_OWN_STREAMS; i++) {
         const struct orion_stream_record *own = own_beside(process, &orion_own_streams(process)->entry[i], stream_record);
-        if (own != NULL && !orion_capture_records(process, own->stream)) follow(process, own, stream_record, seen);
+        if (own != NULL && !orion_capture_records(process, orion_stream_record_name(own))) follow(process, own, stream_record, seen);
     }
 }

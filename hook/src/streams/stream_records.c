@@ -64,15 +64,15 @@ static struct orion_stream_record *claimed(struct orion_process *process, struct
         atomic_fetch_add(&before->record->launches, begun - atomic_load(&stream_record->begun_before));
     atomic_store(&stream_record->begun_before, begun);
     atomic_store(&stream_record->hidden, 0);
+    stream_record->gpu = gpu;
     stream_record->key = key;
-    stream_record->stream = stream;
+    stream_record->handle = orion_stream_handle(stream);
     stream_record->thread = orion_stream_is_per_thread(stream) ? &thread_number : NULL;
     stream_record->context = place->context;
     /* An overflow record belongs to several streams, which no wait for a green context includes. */
     bool shared = orion_stream_record_is_shared(process, stream_record);
     stream_record->green = shared ? NULL : place->green;
     stream_record->order = shared ? ORION_ORDER_NONE : place->order;
-    stream_record->gpu = gpu;
     if (shared) atomic_store(&orion_stream_records(process)->overflowed, 1);
     orion_client_order_begin(process, stream_record);
     uint32_t index = orion_stream_record_index(process, stream_record),
@@ -244,11 +244,6 @@ struct orion_stream_record *orion_stream_record_of(struct orion_process *process
                                                                      : stream_record_slowly(process, stream, NULL);
 }
 
-CUstream orion_stream_record_handle(const struct orion_stream_record *stream_record)
-{
-    return orion_stream_handle(stream_record->stream);
-}
-
 uint32_t orion_stream_record_index(const struct orion_process *process, const struct orion_stream_record *stream_record)
 {
     return (uint32_t)(stream_record - orion_stream_records(process)->entry);
@@ -271,8 +266,8 @@ bool orion_stream_record_is_shared(const struct orion_process *process, const st
 
 bool orion_stream_record_has_handle(const struct orion_process *process, const struct orion_stream_record *stream_record)
 {
-    if (orion_stream_record_is_shared(process, stream_record) || orion_stream_is_per_thread(stream_record->stream)) return false;
-    return stream_record->green == NULL || !orion_stream_is_default(stream_record->stream.handle);
+    if (orion_stream_record_is_shared(process, stream_record) || stream_record->handle == CU_STREAM_PER_THREAD) return false;
+    return stream_record->green == NULL || !orion_stream_is_default(stream_record->handle);
 }
 
 void orion_stream_record_prove(struct orion_stream_record *stream_record, uint64_t returned)

@@ -42,13 +42,16 @@ struct orion_stream_record {
     _Atomic uint64_t begun, returned, drained;
     _Atomic uint32_t state;          /* enum orion_stream_record_state */
     _Atomic uint32_t hidden;         /* 1: its context is ending, and the driver may give the stream's handle again */
-    uint64_t key;                    /* written while claimed */
-    CUcontext context;               /* for a stream of a program's green context: the primary context of its device */
-    CUcontext green;                 /* that green context, as cuCtxFromGreenCtx names it; NULL: none */
+    /* Whoever claims the record writes these, the owner before the handle. A thread that still walks the records may read them
+     * meanwhile. So one that reads the handle, and then finds its own GPU, has a handle of its own stream. */
+    _Atomic uint64_t key;
     _Atomic(struct orion_gpu *) gpu; /* NULL until claimed */
-    struct orion_stream_name stream;
-    _Atomic uint32_t order;                               /* enum orion_stream_order; NONE for an overflow record, too */
-    const void *thread;                                   /* of a thread's own stream: where the thread is; else NULL */
+    _Atomic(CUstream) handle;        /* as orion_stream_handle names it */
+    _Atomic(CUcontext) context;      /* for a stream of a program's green context: the primary context of its device */
+    _Atomic(CUcontext) green;        /* that green context, as cuCtxFromGreenCtx names it; NULL: none */
+    _Atomic uint32_t order;          /* enum orion_stream_order; NONE for an overflow record, too */
+    _Atomic(const void *) thread;    /* of a thread's own stream: where the thread is; else NULL */
+
     _Atomic uint64_t mark_at, marked;                     /* hp: the next launch that hp/marks.h looks at; the last mark */
     _Atomic uint64_t begun_before;                        /* `begun` at the time when a client got the record */
     _Atomic(CUevent) last;                                /* completes after the last work of a destroyed stream */
@@ -100,7 +103,14 @@ static inline struct orion_stream_record *orion_stream_records_next(const struct
 
 /* The handle of the stream record's stream. The handle is valid in every thread, unless the stream is a per-thread
  * default stream. */
-CUstream orion_stream_record_handle(const struct orion_stream_record *stream_record);
+static inline CUstream orion_stream_record_handle(const struct orion_stream_record *stream_record)
+{
+    return stream_record->handle;
+}
+static inline struct orion_stream_name orion_stream_record_name(const struct orion_stream_record *stream_record)
+{
+    return (struct orion_stream_name){stream_record->handle, false};
+}
 
 /* Whether every thread can use that handle in the stream record's context. False for an overflow stream record, for a
  * per-thread default stream, and for the default stream of a green context. */

@@ -212,7 +212,7 @@ static bool synchronised(struct orion_process *process, struct orion_gpu *gpu, s
                          CUresult *result)
 {
     uint64_t begun = atomic_load(&stream_record->begun);
-    CUstream stream = __atomic_load_n(&stream_record->stream.handle, __ATOMIC_ACQUIRE);
+    CUstream stream = orion_stream_record_handle(stream_record);
     if (atomic_load(&stream_record->gpu) != gpu) return true;
     if (atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY) {
         if (orion_stream_record_is_shared(process, stream_record)) return false;
