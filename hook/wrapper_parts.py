@@ -53,3 +53,10 @@ def operation_end(stream: str) -> str:
 def on_success(call: str) -> list[str]:
     """Return the lines that make a call if the driver's function has succeeded."""
     return [f"if (result == CUDA_SUCCESS) {call};"]
+
+
+def attribute_of(kind: str, of: str, declaration: Declaration) -> list[str]:
+    """Return lines that replace the value of an attribute if it is a priority: `sets_attribute(id, value)`."""
+    arguments = declaration.calls["sets_attribute"]
+    value = arguments.split(",")[1].strip()
+    return ["CUlaunchAttributeValue changed;", f"{value} = orion_attribute_of_{kind}({of}{arguments}, &changed);"]

@@ -93,6 +93,7 @@ void orion_client_order_ending(struct orion_process *process, const struct orion
     if (stream_record->order != ORION_ORDER_BLOCKING || !orion_client_order_matters(process, stream_record)) return;
     for (uint32_t i = 0; i < ORION_OWN_STREAMS; i++) {
         const struct orion_stream_record *own = own_beside(process, &orion_own_streams(process)->entry[i], stream_record);
-        if (own != NULL && !orion_capture_records(process, orion_stream_record_name(own))) follow(process, own, stream_record, seen);
+        if (own != NULL && !orion_capture_records(process, orion_stream_record_name(own)))
+            follow(process, own, stream_record, seen);
     }
 }

@@ -40,8 +40,8 @@ struct orion_gpu;
 
 struct orion_stream_record {
     _Atomic uint64_t begun, returned, drained;
-    _Atomic uint32_t state;          /* enum orion_stream_record_state */
-    _Atomic uint32_t hidden;         /* 1: its context is ending, and the driver may give the stream's handle again */
+    _Atomic uint32_t state;  /* enum orion_stream_record_state */
+    _Atomic uint32_t hidden; /* 1: its context is ending, and the driver may give the stream's handle again */
     /* Whoever claims the record writes these, the owner before the handle. A thread that still walks the records may read them
      * meanwhile. So one that reads the handle, and then finds its own GPU, has a handle of its own stream. */
     _Atomic uint64_t key;
@@ -103,10 +103,7 @@ static inline struct orion_stream_record *orion_stream_records_next(const struct
 
 /* The handle of the stream record's stream. The handle is valid in every thread, unless the stream is a per-thread
  * default stream. */
-static inline CUstream orion_stream_record_handle(const struct orion_stream_record *stream_record)
-{
-    return stream_record->handle;
-}
+static inline CUstream orion_stream_record_handle(const struct orion_stream_record *stream_record) { return stream_record->handle; }
 static inline struct orion_stream_name orion_stream_record_name(const struct orion_stream_record *stream_record)
 {
     return (struct orion_stream_name){stream_record->handle, false};
