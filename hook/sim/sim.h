@@ -77,7 +77,8 @@ struct CUstream_st {
     unsigned flags;
     int priority;
     unsigned long long id;
-    bool legacy, per_thread;
+    bool legacy;
+    _Atomic uint64_t thread;     /* not 0: it is this thread's own default stream */
     struct sim_capture *capture; /* NULL: not capturing */
     void *frontier;              /* while capturing: the nodes that the next node depends on */
     size_t frontier_count;

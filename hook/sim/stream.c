@@ -1,5 +1,4 @@
-/* Streams: their handles, the default streams, and queries. */
-#include <pthread.h>
+/* Streams: their handles, and queries. */
 #include <stdlib.h>
 
 #include "capture.h"
@@ -86,49 +85,6 @@ struct sim_position sim_stream_position(struct CUstream_st *stream)
     return (struct sim_position){stream->slot, stream->generation, sim_state()->streams[stream->slot].tail};
 }
 
-/* The real driver frees the streams of a thread that ends. */
-static pthread_key_t ends;
-static pthread_once_t watching = PTHREAD_ONCE_INIT;
-static void thread_ends(void *unused) { (void)unused, sim_checkpoint_read(); }
-static void watch_ends(void) { pthread_key_create(&ends, thread_ends); }
-
-/* The calling thread's own default stream of a context. Context ids are never reused. */
-static CUresult per_thread_stream(struct CUctx_st *context, struct CUstream_st **stream)
-{
-    static __thread struct {
-        unsigned long long context;
-        struct CUstream_st *stream;
-    } known[SIM_GPUS];
-    int index = (int)(context->id % SIM_GPUS);
-    if (known[index].context != context->id) {
-        SIM_TRY(sim_stream_new(context, NULL, CU_STREAM_DEFAULT, 0, &known[index].stream));
-        known[index].stream->per_thread = true;
-        known[index].context = context->id;
-        pthread_once(&watching, watch_ends);
-        pthread_setspecific(ends, known);
-    }
-    *stream = known[index].stream;
-    return CUDA_SUCCESS;
-}
-
-CUresult sim_stream(CUstream handle, struct CUstream_st **stream)
-{
-    if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
-        SIM_CONTEXT(context);
-        struct CUgreenCtx_st *green = sim_green_named(NULL);
-        bool per_thread = handle == CU_STREAM_PER_THREAD || (handle == NULL && sim_per_thread_default);
-        SIM_REFUSE(green && per_thread, CUDA_ERROR_INVALID_HANDLE);
-        if (per_thread) return per_thread_stream(context, stream);
-        *stream = green ? green->legacy : context->legacy;
-        return CUDA_SUCCESS;
-    }
-    SIM_READY();
-    SIM_REFUSE(!sim_handle_is(handle, SIM_STREAM), CUDA_ERROR_INVALID_HANDLE);
-    SIM_REFUSE(handle->detached, CUDA_ERROR_STREAM_DETACHED);
-    *stream = handle;
-    return sim_context_error(handle->context);
-}
-
 CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
     SIM_CONTEXT(context);
@@ -155,7 +111,7 @@ static void leave_to_context(struct CUstream_st *stream)
 CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle)
 {
     SIM_READY();
-    SIM_REFUSE(!sim_handle_is(handle, SIM_STREAM) || handle->legacy || handle->per_thread, CUDA_ERROR_INVALID_HANDLE);
+    SIM_REFUSE(!sim_handle_is(handle, SIM_STREAM) || handle->legacy || handle->thread, CUDA_ERROR_INVALID_HANDLE);
     sim_capture_leave(handle);
     leave_to_context(handle);
     sim_stream_forget(handle);

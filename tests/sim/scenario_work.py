@@ -1,5 +1,6 @@
 """Streams, events and kernels, on the virtual clock: times are exact."""
 
+import concurrent.futures
 import ctypes
 
 from cuda.bindings import driver as cuda
@@ -116,6 +117,35 @@ def a_per_thread_default_stream_is_not_the_legacy_one() -> None:
     assert int(ok(cuda.cuStreamGetId(2))) == per_thread.value
     gpu.launch(2, 100)
     ok(cuda.cuStreamSynchronize(2))
+
+
+def a_thread_keeps_its_default_stream_of_a_context_while_it_uses_many_others() -> None:
+    gpu = Device()
+    own = int(ok(cuda.cuStreamGetId(2)))
+    contexts = [ok(cuda.cuCtxCreate(None, 0, gpu.device)) for _ in range(40)]
+    others = []
+    for context in contexts:
+        ok(cuda.cuCtxSetCurrent(context))
+        others.append(int(ok(cuda.cuStreamGetId(2))))
+        ok(cuda.cuCtxSetCurrent(gpu.context))
+        assert int(ok(cuda.cuStreamGetId(2))) == own
+    assert len({own, *others}) == 41
+    for context, other in zip(contexts, others, strict=True):
+        ok(cuda.cuCtxSetCurrent(context))
+        assert int(ok(cuda.cuStreamGetId(2))) == other
+
+
+def each_thread_has_its_own_default_stream() -> None:
+    gpu = Device()
+
+    def default_stream(_: int) -> int:
+        ok(cuda.cuCtxSetCurrent(gpu.context))
+        return int(ok(cuda.cuStreamGetId(2)))
+
+    mine = default_stream(0)
+    with concurrent.futures.ThreadPoolExecutor(1) as other:
+        theirs = list(other.map(default_stream, range(2)))
+    assert theirs[0] == theirs[1] != mine == default_stream(0)
 
 
 def queries_return_not_ready_until_the_work_is_done() -> None:
