@@ -41,7 +41,6 @@ def test_much_work_without_hp(machine: Machine) -> None:
 
 
 def test_much_work_beside_an_idle_hp(machine: Machine) -> None:
-    # While the valve's watcher is late, on a machine without a free CPU, launches go one by one, one in a second.
     hp, be = machine.start("hp-0"), machine.start("be-0")
     machine.until_known(hp, be)
     warm(be, 100)

@@ -12,10 +12,17 @@
 #include "streams/capture.h"
 #include "streams/stream_records.h"
 
+static bool awaits_program(struct orion_process *process, const struct orion_chunk *first)
+{
+    struct orion_kernel_facts facts;
+    if (first->bounds.awaits_program) return true;
+    return first->identity != 0 && orion_kernel_facts(orion_durations(process), first->identity, &facts) && facts.awaits_program;
+}
+
 unsigned orion_in_flight_retire(struct orion_process *process, struct orion_gpu *gpu, uint64_t now)
 {
     unsigned retired = 0;
-    uint32_t at_work = 0;
+    uint32_t at_work = 0, awaits = 0;
     uint64_t head = UINT64_MAX, since = now > orion_be(gpu)->looked_ns ? now - orion_be(gpu)->looked_ns : 0;
     bool held = orion_gate_closed(gpu) && !atomic_load(&process->kept_open);
     orion_be(gpu)->looked_ns = now;
@@ -26,7 +33,9 @@ unsigned orion_in_flight_retire(struct orion_process *process, struct orion_gpu 
         orion_ends_free(stream_record);
         at_work += chunks->count > 0 || chunks->open_ns > 0;
         if (chunks->count > 0) {
-            if (orion_chunks_at(chunks, 0)->begun_ns < head) head = orion_chunks_at(chunks, 0)->begun_ns;
+            const struct orion_chunk *first = orion_chunks_at(chunks, 0);
+            if (first->begun_ns < head) head = first->begun_ns;
+            awaits |= awaits_program(process, first);
         } else if (chunks->open_ns > 0 && held) {
             /* The open chunk may wait behind the closed valve. This time does not count, but does not start the count again. */
             uint64_t open_since_ns = chunks->open_since_ns + since;
@@ -42,6 +51,7 @@ unsigned orion_in_flight_retire(struct orion_process *process, struct orion_gpu 
     if (head != UINT64_MAX && head > atomic_load_explicit(&orion_be(gpu)->head_ns, memory_order_relaxed))
         atomic_store_explicit(&orion_be(gpu)->head_ns, head, memory_order_relaxed);
     orion_be(gpu)->stream_records_at_work = at_work;
+    atomic_store_explicit(&orion_be(gpu)->awaits_program, awaits, memory_order_relaxed);
     return retired;
 }
 
@@ -71,13 +81,9 @@ bool orion_in_flight_take_for_awaiting(struct orion_process *process, const stru
 
 uint64_t orion_in_flight_awaiting(struct orion_process *process, const struct orion_gpu *gpu)
 {
-    struct orion_kernel_facts facts;
     ORION_EACH_STREAM_RECORD(stream_record, process, gpu) {
         const struct orion_chunk *first = first_of(stream_record);
-        if (first == NULL) continue;
-        if (first->bounds.awaits_program) return first->begun_ns;
-        if (first->identity == 0 || !orion_kernel_facts(orion_durations(process), first->identity, &facts)) continue;
-        if (facts.awaits_program) return first->begun_ns;
+        if (first != NULL && awaits_program(process, first)) return first->begun_ns;
     }
     return 0;
 }

@@ -29,6 +29,7 @@ struct orion_be {
      * completed, without the time for which hp held the work; time of the last look for completed work; when the work began behind
      * which work went that did not fit into the window, and how much. */
     uint64_t waited_ns, stuck_ns, looked_ns, awaiting_begun_ns, behind_ns;
+    _Atomic uint32_t awaits_program; /* written under the ledger: some work does, at the last look; see in_flight.c */
     _Atomic uint32_t quiet;          /* threads that wait for an empty context, or call the driver with one; see quiet.h */
     _Atomic uint64_t mixed_ns;       /* when a graph with branches last waited too long; see admission.c */
     uint32_t kept_streams;           /* guarded by the ledger; see ends.c */

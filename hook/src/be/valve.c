@@ -172,16 +172,30 @@ static void start_threads(struct orion_gpu *gpu)
 
 /* -- For launching threads ------------------------------------------------------------------------------------------- */
 
+static inline bool can_stop(struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    const struct orion_gpu *gpu = stream_record->gpu;
+    if (atomic_load_explicit(&orion_be(gpu)->valve.refused, memory_order_relaxed)) return false;
+    if (orion_stream_record_is_shared(process, stream_record) || !orion_stops_exist(gpu)) return false;
+    return atomic_load(&process->untouchable) == 0;
+}
+
+bool orion_valve_is_late(struct orion_process *process, const struct orion_stream_record *stream_record)
+{
+    const struct orion_valve *valve = &orion_be(stream_record->gpu)->valve;
+    return atomic_load_explicit(&valve->watched, memory_order_relaxed) == WATCHED && can_stop(process, stream_record) &&
+           orion_pinned_page_is_pinned(process, &valve->page);
+}
+
 bool orion_valve_ready(struct orion_process *process, struct orion_stream_record *stream_record)
 {
     struct orion_gpu *gpu = stream_record->gpu;
     struct orion_valve *valve = &orion_be(gpu)->valve;
-    if (atomic_load_explicit(&valve->refused, memory_order_relaxed) || orion_stream_record_is_shared(process, stream_record))
-        return false;
-    if (!orion_stops_exist(gpu)) return false;
     uint32_t watched = atomic_load_explicit(&valve->watched, memory_order_relaxed);
-    if (watched == WATCHED || watched == STARTING || atomic_load(&process->untouchable) > 0) return false;
-    if (__builtin_expect(watched == ON_TIME && orion_pinned_page_is_pinned(process, &valve->page), 1)) return true;
+    if (watched == STARTING || !can_stop(process, stream_record)) return false;
+    /* Work may go behind work that awaits the program. Behind a late valve hp has to wait for less of it than behind none. */
+    if (watched == WATCHED && !atomic_load_explicit(&orion_be(gpu)->awaits_program, memory_order_relaxed)) return false;
+    if (__builtin_expect(watched != 0 && orion_pinned_page_is_pinned(process, &valve->page), 1)) return true;
     /* Memory must not be pinned while some stream is being captured. */
     if (atomic_load(&process->captures) > 0 || !orion_ledger_try_lock(gpu)) return false;
     bool ready = orion_pinned_page_pin(process, stream_record, &valve->page, &valve->refused);

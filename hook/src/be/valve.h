@@ -48,6 +48,10 @@ struct orion_valve {
 /* Whether the stream record's next launch can be put behind the valve. Sets the valve up at first use. */
 bool orion_valve_ready(struct orion_process *process, struct orion_stream_record *stream_record);
 
+/* Whether the valve is not ready only because its watcher is late. It is then ready for what goes behind work that awaits the program
+ * (in_flight.h). */
+bool orion_valve_is_late(struct orion_process *process, const struct orion_stream_record *stream_record);
+
 /* Called before a launch: puts the wait of the launch's stop into the stream, and wakes the watcher if it sleeps. The
  * valve puts a wait into the stream before the stream's work since the last wait exceeds its part of share_ns, and once
  * after each closing. share_ns is the client's share of the window; all streams that have work get an equal part of it.

@@ -169,7 +169,8 @@ static bool wait_once(struct orion_process *process, struct orion_stream_record 
     orion_be(gpu)->waited_ns = now;
     if (orion_be(gpu)->stuck_ns > STUCK_NS) {
         orion_be(gpu)->stuck_ns = 0;
-        if (!asks || !limit_runs_ahead(gpu, limit) || !orion_in_flight_take_for_awaiting(process, gpu)) {
+        bool behind = asks && (limit_runs_ahead(gpu, limit) || orion_valve_is_late(process, stream_record));
+        if (!behind || !orion_in_flight_take_for_awaiting(process, gpu)) {
             orion_in_flight_forget(process, gpu);
             retired = 1;
         }
