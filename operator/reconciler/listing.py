@@ -15,9 +15,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import aiohttp
+from aiohttp.connector import Connection
 from yarl import URL
 
 from orion.api_server.paths import DEVICES, NODES, PODS, SHARES
+from orion.operator.reconciler.watch_errors import WatchErrors
 from orion.operator.reconciler.watching import Intake
 
 _SLICE_S = 0.005
@@ -48,9 +50,15 @@ class Lists:
 
     def response_class(self) -> type[aiohttp.ClientResponse]:
         """Return the class of the responses to kopf's requests."""
-        take = self.take
+        take, errors = self.take, WatchErrors()
 
         class Response(aiohttp.ClientResponse):
+            async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+                await super().start(connection)
+                if self.ok and "watch" in self.url.query:
+                    self.content = errors.lines_of(self)
+                return self
+
             async def json(self, **options: Any) -> Any:
                 answer = await super().json(**options)
                 if "limit" not in self.url.query:  # only lists have it

@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from orion.errors import Unavailable
+from orion.operator.reconciler import watch_errors
 from orion.operator.reconciler.records import Named
 from orion.operator.reconciler.serving import Reconciler
 from orion.operator.reconciler.settings import ReconcilerSettings
@@ -29,7 +32,7 @@ class Cluster:
     """An API server without objects that refuses watches of GPUShares with `refusal`, if it is not 0."""
 
     def __init__(self) -> None:
-        self.refusal = self.refused = 0
+        self.refusal = self.refused = self.lists = 0
         self.events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         """ What the watch of GPUShares tells. """
 
@@ -38,6 +41,7 @@ class Cluster:
         if plural not in KINDS:
             return web.json_response(self._discovery(request.path))
         if "watch" not in request.query:
+            self.lists += plural == "gpushares"
             return web.json_response({"metadata": {"resourceVersion": "100"}, "items": []})
         if self.refusal and plural == "gpushares":
             self.refused += 1
@@ -49,6 +53,8 @@ class Cluster:
         await response.prepare(request)
         while (event := await events.get()).get("type") != "END":
             await response.write(json.dumps(event).encode() + b"\n")
+            if event["type"] == "ERROR":
+                break
         return response
 
     def _discovery(self, path: str) -> dict[str, Any]:
@@ -118,11 +124,46 @@ async def test_a_watch_that_was_refused_for_long_goes_on(
     await eventually_async(lambda: reconciler.state.share(Named("n", "late")) is not None)
 
 
+@pytest.mark.parametrize("error", [{"code": 500, "message": "etcd has gone"}, {"code": 410}, {"message": "no code"}])
+async def test_a_watch_that_ends_with_an_error_begins_with_a_list_again(
+    error: dict[str, Any],
+    reconciler: Reconciler,
+    running: asyncio.Task[None],
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watch_errors, "_PAUSE_S", (0.01, 0.01))
+    for _ in range(3):
+        before = cluster.lists
+        cluster.events.put_nowait({"type": "ERROR", "object": {"kind": "Status", **error}})
+        await eventually_async(lambda: cluster.lists > before or running.done())  # noqa: B023
+        assert not running.done()
+    cluster.events.put_nowait({"type": "ADDED", "object": SHARE})
+    await eventually_async(lambda: reconciler.state.share(Named("n", "late")) is not None)
+
+
+async def test_the_pause_after_errors_of_a_watch_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(random, "uniform", lambda _, most: most)
+    errors = watch_errors.WatchErrors()
+    for _ in range(8):
+        await errors.pause(URL("https://x/apis/pods"), {"code": 500})
+    assert slept == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30]
+    await errors.pause(URL("https://x/apis/nodes"), {"code": 500})
+    monkeypatch.setattr(watch_errors, "_FORGET_S", 0)
+    await errors.pause(URL("https://x/apis/pods"), {"code": 500})
+    assert slept[8:] == [0.8, 0.8]
+
+
 async def test_the_process_ends_when_kopf_gives_a_watch_up(running: asyncio.Task[None], cluster: Cluster) -> None:
-    error = {"kind": "Status", "code": 500, "message": "etcd has gone"}
-    cluster.events.put_nowait({"type": "ERROR", "object": error})
+    cluster.events.put_nowait({"type": "ADDED"})
     await asyncio.wait({running}, timeout=DEADLINE)
     assert running.done()
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("watcher")]  # asyncio waits for them
-    with pytest.raises(Unavailable, match=r"the watches have ended: .*etcd has gone"):
+    with pytest.raises(Unavailable, match=r"the watches have ended: .*object"):
         running.result()
