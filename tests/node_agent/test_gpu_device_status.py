@@ -240,14 +240,20 @@ def test_the_status_of_a_gone_gpu_is_unknown_and_keeps_its_description() -> None
     assert (status.held_slots, status.clients, status.policy) == (None, None, None)
 
 
+FOUND = Found(Process(42, 1, "python", ""), None)
 SLOT = HolderState(UUID, "be-0", Priority.BE, HOLDER)
 WORTH = [
     (seen(), seen(), None),
     (seen(), seen(generation=5), Urgency.CHANGES),
     (seen(), seen(verdict=Verdict(False, reason="X", message="y")), Urgency.CHANGES),
     (seen(), seen(held=(SLOT,)), Urgency.CHANGES),
-    (seen(held=(SLOT,)), seen(client(), held=(SLOT,)), Urgency.CHANGES),
-    (seen(), seen(unmanaged=(Found(Process(42, 1, "python", ""), None),)), Urgency.CHANGES),
+    (seen(), seen(client()), Urgency.COUNTS),
+    (seen(held=(SLOT,)), seen(client(), held=(SLOT,)), Urgency.COUNTS),
+    (seen(client(), held=(SLOT,)), seen(held=(SLOT,)), Urgency.COUNTS),
+    (seen(held=(SLOT,)), seen(client(), held=(replace(SLOT, share="s"),)), Urgency.CHANGES),
+    (seen(client()), seen(client(reported={"ContextLost": "lost"})), Urgency.CHANGES),
+    (seen(client(), unmanaged=(FOUND,)), seen(client()), Urgency.CHANGES),
+    (seen(), seen(unmanaged=(FOUND,)), Urgency.CHANGES),
     (seen(), seen(used=63 * MIB), None),
     (seen(), seen(used=64 * MIB), Urgency.FIGURES),
     (seen(used=100 * GIB), seen(used=109 * GIB), None),
