@@ -6,8 +6,9 @@ the credential plugin has never succeeded, each request raises NoCluster: a retr
 """
 
 import asyncio
+import copy
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -76,6 +77,16 @@ class ApiServer:
             total = attempt_s + access.log_in.limit_s
             self._timeout = aiohttp.ClientTimeout(total=total, connect=attempt_s, sock_read=attempt_s)
         self._session: aiohttp.ClientSession | None = None
+        self._opens, self._holds = self, _always
+
+    def only_while(self, holds: Callable[[], bool]) -> "ApiServer":
+        """Return the same API server for requests that are tried again only while `holds()` is true.
+
+        A request can be tried again for two minutes, which is longer than a Lease lasts.
+        """
+        found = copy.copy(self)
+        found._holds = holds
+        return found
 
     async def get(self, path: str, accept: str = JSON, **query: str) -> dict[str, Any]:
         """Return the answer to a GET.
@@ -172,13 +183,13 @@ class ApiServer:
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
+        if self._opens._session is not None:
+            await self._opens._session.close()
 
     def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = self._access.session(self._program)
-        return self._session
+        if self._opens._session is None:
+            self._opens._session = self._access.session(self._program)
+        return self._opens._session
 
     def _log_in_error(self, error: LogInFailed) -> Exception:
         """Return the exception for a failed log-in: ApiError if an earlier log-in succeeded, otherwise NoCluster."""
@@ -204,6 +215,8 @@ class ApiServer:
             if (status != 429 and status < 500) or attempt == _ATTEMPTS - 1 or path.endswith("/eviction"):
                 raise ApiError(status, f"{method} {path}: {_message(text)}", wait)
             await asyncio.sleep(wait if wait is not None else 0.2 * 2**attempt)
+            if not self._holds():
+                raise ApiError(status, f"{method} {path}: {_message(text)}", wait)
         raise AssertionError("the last attempt returns or raises")
 
     async def _attempt(
@@ -224,6 +237,10 @@ class ApiServer:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._metrics.requests.labels(method, "0").inc()
             raise ApiError(0, f"{method} {path}: {str(error) or type(error).__name__}") from error
+
+
+def _always() -> bool:
+    return True
 
 
 def _wait(response: aiohttp.ClientResponse) -> float | None:

@@ -75,7 +75,8 @@ class Reconciler:
         self._leader: Leadership | Alone = (
             Leadership(self._api, settings, self.metrics) if settings.elect else Alone(self.metrics)
         )
-        self._controller = Controller(self.state, self._api, self._leader, self.metrics, settings.identity)
+        self._writing = self._api.only_while(self._leader.mine)
+        self._controller = Controller(self.state, self._writing, self._leader, self.metrics, settings.identity)
         self._leader.on_taken = self._leads
         self._intake = Intake(self.state, self._controller)
         self._kopf = kopf_settings()
@@ -112,7 +113,7 @@ class Reconciler:
             self._leader.watch_end(),
             self._resync_forever(),
             *(self._controller.work() for _ in range(self._settings.concurrency)),
-            *(part(self._api, self._leader.mine, self.metrics.registry) for part in self._beside),
+            *(part(self._writing, self._leader.mine, self.metrics.registry) for part in self._beside),
             *([self._node_pods.keep_published(), self._node_pods.serve()] if self._node_pods else ()),
         ]
         tasks = {asyncio.create_task(part) for part in parts}
@@ -190,7 +191,7 @@ class Reconciler:
             with contextlib.suppress(ApiError):
                 self._controller.changed(await self._resync.next_comparison(self._settings.resync_seconds))
                 if self.state.by_claims:
-                    await remove_unused(self._api, self.state.templates, self._leader.mine)
+                    await remove_unused(self._writing, self.state.templates, self._leader.mine)
 
     @contextlib.asynccontextmanager
     async def _exposed(self) -> AsyncIterator[None]:

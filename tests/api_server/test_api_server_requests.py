@@ -51,6 +51,18 @@ async def test_after_the_last_retry_the_error_has_the_servers_retry_after(script
     assert (error.value.status, error.value.retry_after_s) == (429, 7)
 
 
+async def test_a_request_is_not_tried_again_once_its_condition_no_longer_holds(
+    script: ScriptedApi, api: ApiServer
+) -> None:
+    holds = [True, False]
+    script.refusals = [(503, {"Retry-After": "0"})] * 3
+    with pytest.raises(ApiError) as error:
+        await api.only_while(lambda: holds.pop(0)).patch("/x", {"a": 1})
+    assert (error.value.status, len(script.requests), holds) == (503, 2, [])
+    script.refusals.clear()
+    assert await api.only_while(lambda: False).patch("/x", {"a": 1}) == {}  # the caller asks before the first time
+
+
 async def test_an_eviction_that_a_disruption_budget_forbids_is_not_retried(script: ScriptedApi, api: ApiServer) -> None:
     script.refusals = [(429, {"Retry-After": "10"})]
     with pytest.raises(ApiError) as error:
