@@ -20,9 +20,10 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 from orion.api_server.paths import NODES
-from orion.api_server.requests import ApiServer
+from orion.api_server.requests import ApiError, ApiServer
 from orion.crds.annotations import PLACE_AGAIN
 from orion.crds.claims import CLAIMS, DRIVER, SLICES, ClaimShape
 from orion.crds.joint_room import lacking_together
@@ -65,6 +66,8 @@ class MissingGPUs:
     def __init__(self, api: ApiServer, clock: Callable[[], float] = time.monotonic) -> None:
         self._api, self._clock, self._room, self._reading = api, clock, _Room(), asyncio.Lock()
         self._placed_again = float("-inf")
+        self._labelled = ""
+        """ The node that has the label; it stays where its removal failed. """
 
     async def look(self, shape: str) -> str:
         """Return what a claim of a shape lacks; empty: nothing. If it lacks nothing, make kube-scheduler try again.
@@ -77,6 +80,8 @@ class MissingGPUs:
         """
         asked = self._clock()
         async with self._reading:
+            if self._labelled:
+                await self._label(self._labelled, None)
             if self._room.is_older(asked, _FRESH_S):
                 await self._read()
             said = await self._say(shape)
@@ -94,7 +99,15 @@ class MissingGPUs:
             return
         self._placed_again = now
         for value in ("true", None):  # any change counts, so nothing has to stay
-            await self._api.patch(f"{NODES}/{min(nodes)}", {"metadata": {"labels": {PLACE_AGAIN: value}}})
+            await self._label(min(nodes), value)
+
+    async def _label(self, node: str, value: str | None) -> None:
+        try:
+            await self._api.patch(f"{NODES}/{node}", {"metadata": {"labels": {PLACE_AGAIN: value}}})
+        except ApiError as error:
+            if value or error.status != HTTPStatus.NOT_FOUND:
+                raise
+        self._labelled = node if value else ""
 
     async def _read(self) -> None:
         began = self._clock()

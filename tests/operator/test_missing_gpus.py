@@ -3,7 +3,9 @@
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from orion.api_server.requests import MERGE_PATCH, ApiServer
+import pytest
+
+from orion.api_server.requests import MERGE_PATCH, ApiError, ApiServer
 from orion.crds.annotations import PLACE_AGAIN
 from orion.crds.claims import CLAIMS, ClaimShape
 from orion.crds.policy import Priority
@@ -22,6 +24,7 @@ class FakeLists(ApiServer):
         self.listed: Callable[[], None] = lambda: None
         """ Is called by each list of claims. """
         self.labels: list[dict[str, str | None]] = []
+        self.refused: dict[str, str | None] | None = None
 
     async def pages(self, path: str, accept: str = "", **query: str) -> AsyncIterator[dict[str, Any]]:
         del accept, query
@@ -31,6 +34,8 @@ class FakeLists(ApiServer):
 
     async def patch(self, path: str, body: Any, kind: str = MERGE_PATCH) -> dict[str, Any]:
         assert (path, kind) == ("/api/v1/nodes/n", MERGE_PATCH)
+        if body["metadata"]["labels"] == self.refused:
+            raise ApiError(503, "not now")
         self.labels.append(body["metadata"]["labels"])
         return {}
 
@@ -80,6 +85,22 @@ async def test_the_scheduler_is_made_to_try_again_at_most_every_five_seconds() -
     lists.claims, now = [claimed(time="600")], now + 60
     assert await missing.look(SHAPE)
     assert lists.labels == [*tried, *tried]
+
+
+async def test_a_label_whose_removal_failed_is_removed_later() -> None:
+    lists, now = FakeLists(), 100.0
+    missing = MissingGPUs(lists, lambda: now)
+    lists.refused = {PLACE_AGAIN: None}
+    with pytest.raises(ApiError):
+        await missing.look(SHAPE)
+    assert lists.labels == [{PLACE_AGAIN: "true"}]
+    lists.refused, lists.claims = None, [claimed(time="600")]
+    now += 3
+    assert await missing.look(SHAPE)
+    assert lists.labels == [{PLACE_AGAIN: "true"}, {PLACE_AGAIN: None}]
+    now += 3
+    assert await missing.look(SHAPE)
+    assert len(lists.labels) == 2
 
 
 async def test_a_selector_that_the_operator_does_not_evaluate_is_named() -> None:
