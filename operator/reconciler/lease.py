@@ -7,6 +7,7 @@ equal priority all stop working), and it needs another CustomResourceDefinition.
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -125,7 +126,7 @@ class Leadership:
         if spec.get("holderIdentity") != self._identity:
             spec["acquireTime"] = now
             spec["leaseTransitions"] = spec.get("leaseTransitions", -1) + 1
-        spec |= {"holderIdentity": self._identity, "renewTime": now, "leaseDurationSeconds": round(self._seconds)}
+        spec |= {"holderIdentity": self._identity, "renewTime": now, "leaseDurationSeconds": math.ceil(self._seconds)}
         metadata = old.get("metadata") or {"name": self._name}
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 

@@ -67,6 +67,17 @@ async def test_of_two_processes_one_holds_the_lease_and_the_other_follows(script
     following.cancel()
 
 
+async def test_others_wait_for_at_least_as_long_as_the_holder_writes(script: ScriptedApi, api: ApiServer) -> None:
+    leases = Leases()
+    script.answer = leases.answer
+    one = Leadership(api, SETTINGS.model_copy(update={"lease_seconds": 4.5}), Metrics())
+    keeping = asyncio.create_task(one.keep())
+    await eventually_async(one.mine)
+    keeping.cancel()
+    assert leases.lease is not None
+    assert leases.lease["spec"]["leaseDurationSeconds"] >= 4.5
+
+
 async def test_the_end_of_a_holder_does_not_wait_for_a_busy_api_server(script: ScriptedApi, api: ApiServer) -> None:
     leases = Leases()
     script.answer = leases.answer
