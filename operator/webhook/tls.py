@@ -2,8 +2,9 @@
 
 New handshakes use the new certificate, and open connections go on, so no connection is dropped. The files are first
 loaded into a separate TLS context. If certificate and key do not match (a new certificate with the old key) or are
-damaged, the running server keeps its certificate until the files change again. Handshakes and the change run on the
-same event loop, so no handshake sees a half-changed context.
+damaged, the running server keeps its certificate until the files change again. Files that cannot be read are tried
+again: a lack of descriptors passes. Handshakes and the change run on the same event loop, so no handshake sees a
+half-changed context.
 
 The files are checked with stat once a second. The kubelet replaces a Secret's files atomically through a symbolic link.
 inotify would need watches on the folder, the link and its target, and would gain only a second.
@@ -24,6 +25,10 @@ CERTIFICATE, KEY = "tls.crt", "tls.key"
 _log = logging.getLogger(__name__)
 
 
+class _Damaged(Unreadable):
+    """The files can be read, and are no certificate with its key."""
+
+
 class LiveCertificate:
     """A TLS context whose certificate follows its files.
 
@@ -41,6 +46,9 @@ class LiveCertificate:
         self._metrics = metrics
         self._mark: object = None
         self._failed: object = None
+        """ What the files were when the log said last that they cannot be loaded. """
+        self._damaged = False
+        """ Whether that stays so until they change. """
         self.context = _context()
         self._load()
 
@@ -53,11 +61,14 @@ class LiveCertificate:
     def refresh(self) -> bool:
         """Load the files if they have changed; return whether a new certificate is in use."""
         mark = self._stat()
-        if mark in (self._mark, self._failed):
+        if mark == self._mark or (mark == self._failed and self._damaged):
             return False
         try:
             self._load()
         except Unreadable as error:
+            self._damaged = isinstance(error, _Damaged)
+            if mark == self._failed:
+                return False
             self._failed = mark  # log once for each version of the files
             self._metrics.certificates.labels("refused").inc()
             _log.warning("the webhook continues with its current certificate: %s", error)
@@ -69,14 +80,13 @@ class LiveCertificate:
         mark = self._stat()
         try:
             content = b"\n".join(file.read_bytes() for file in self._files)
-        except OSError as error:
-            raise Unreadable(f"{error.filename} cannot be read: {error.strerror}") from error
-        try:
             load(_context(), content)
             load(self.context, content)
         except (ssl.SSLError, ValueError) as error:
             names = " and ".join(map(str, self._files))
-            raise Unreadable(f"{names} are no certificate with its key: {error}") from error
+            raise _Damaged(f"{names} are no certificate with its key: {error}") from error
+        except OSError as error:
+            raise Unreadable(f"{error.filename or self._files[0]} cannot be read: {error.strerror}") from error
         self._mark, self._failed = mark, None
         self._metrics.certificates.labels("taken").inc()
 

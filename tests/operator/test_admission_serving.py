@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -234,6 +235,26 @@ async def test_mismatched_and_damaged_files_never_reach_the_server(served: Serve
     (served.folder / "tls.key").unlink()
     assert not served.webhook.certificate.refresh()
     assert await serial(served) == after
+
+
+@pytest.mark.parametrize("where", ["pathlib.Path.read_bytes", "os.memfd_create"])
+async def test_files_that_could_not_be_read_for_a_moment_are_read_again(
+    served: Served, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await serial(served)
+    served.issue()
+
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.ENFILE, "Too many open files in system")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(where, fail)
+        for _ in range(3):
+            assert not served.webhook.certificate.refresh()
+    assert await serial(served) == before
+    assert 'result="refused"} 1.0' in (await served.get("metrics"))[1]
+    assert served.webhook.certificate.refresh()
+    assert await serial(served) != before
 
 
 async def test_reviews_continue_while_certificates_change(served: Served) -> None:
