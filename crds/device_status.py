@@ -1,6 +1,6 @@
 """The status of a GPUDevice, which the agent of the GPU's node reports: memory, slots, processes, conditions."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
@@ -13,6 +13,7 @@ from orion.crds.parking import Moment, Parked
 from orion.crds.policy import Mode, Oversubscribe, PolicyName, Priority
 from orion.crds.quantities import Memory
 from orion.crds.slot_usage import SlotUsage
+from orion.errors import Unreadable
 
 SLOTS_MAX = 128
 ROWS_MAX = 64
@@ -249,3 +250,24 @@ class GPUDeviceStatus(Model):
     changes when the GPU has no clients. PolicyConflict: the shares of the GPU's hp pods ask for different policies.
     Degraded: a problem affects the GPU, its pods or their processes. Parked, where a slot may be parked: processes have
     left the GPU's memory, and wait. """
+
+    @classmethod
+    def read_known(cls, plain: Any) -> Self:
+        """Return the model without the fields and rows that this version cannot read: a later agent wrote them."""
+        kept: dict[str, Any] = {}
+        if cls._is_known(plain):
+            return cls.read(plain)
+        for name, value in plain.items() if isinstance(plain, dict) else ():
+            if isinstance(value, list):
+                value = [row for row in value if cls._is_known({name: [row]})]
+            if cls._is_known({name: value}):
+                kept[name] = value
+        return cls.read(kept)
+
+    @classmethod
+    def _is_known(cls, plain: Any) -> bool:
+        try:
+            cls.read(plain)
+        except Unreadable:
+            return False
+        return True

@@ -265,13 +265,10 @@ _DEFAULTS = GPUDeviceSpec().plain()
 
 
 def device_record(body: Mapping[str, Any]) -> DeviceRecord:
-    """Return the record of a GPUDevice. A status that cannot be read counts as empty."""
+    """Return the record of a GPUDevice. What cannot be read of its status is left out."""
     at, uid, version = _identity(body)
     spec = body.get("spec") or {}
-    try:
-        status = GPUDeviceStatus.read(body.get("status") or {})
-    except Unreadable:
-        status = GPUDeviceStatus()
+    status = GPUDeviceStatus.read_known(body.get("status") or {})
     mode = spec.get("mode")
     return DeviceRecord(
         name=at.name,

@@ -93,3 +93,13 @@ def test_fields_of_the_agent_are_removed_and_the_rest_stays() -> None:
     lasting = {*hardware, "observedGeneration", "agentVersion", "message"}
     fields = {field.alias or name for name, field in GPUDeviceStatus.model_fields.items()}
     assert fields - patch.keys() == lasting
+
+
+def test_what_a_later_version_reports_leaves_the_rest_of_a_status() -> None:
+    later = [{"name": "be-1", "priority": "middling"}, {"name": "be-2", "priority": "be"}, 3]
+    state = state_of(FakeCluster([device(mode="mig", memory={"total": "80 of them"}, heldSlots=later)]))
+    status = state.devices[NAME].status
+    assert (status.mode, status.memory, status.node, status.health) == (None, None, "node", "Healthy")
+    assert [row.name for row in status.held_slots or ()] == ["be-2"]
+    assert [each.type for each in status.conditions or ()] == ["Ready", "Degraded"]
+    assert state_of(FakeCluster([device() | {"status": 3}])).devices[NAME].status.node is None

@@ -61,14 +61,12 @@ class Device:
 
 
 def read(plain: Mapping[str, Any]) -> Device:
-    """Return what is kept of a GPUDevice; a status that cannot be read counts as empty.
+    """Return what is kept of a GPUDevice, without what cannot be read of its status.
 
     If a spec of a later version cannot be read, the spec's cordon still applies, and the GPU's mode stays.
     """
     meta, status = plain["metadata"], plain.get("status") or {}
-    known = GPUDeviceStatus(node=status.get("node"))
-    with contextlib.suppress(Unreadable):
-        known = GPUDeviceStatus.read(status)
+    known = GPUDeviceStatus.read_known(status)
     plain_spec = plain.get("spec") or {}
     try:
         spec = GPUDeviceSpec.read(plain_spec)
