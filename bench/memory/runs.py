@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from orion.bench import raw_data
+from orion.bench import kept_runs, raw_data
 from orion.bench.commandline import check_only
 from orion.bench.memory import agent_cost, beside, changes, credit, density, growth, limit, moving, need
 from orion.bench.memory.scenario import SIMULATED_ONLY, Scenario
@@ -36,11 +36,12 @@ def run(scenario: Scenario, folder: Path, simulated: bool, only: str | None, say
         say: prints a line of progress.
 
     Raises:
-        Invalid: no setting has the name.
+        Invalid: no setting has the name, or the folder has runs of other settings.
         Unavailable: there is no GPU, or a process has failed.
     """
     check_only([setting.name for setting in scenario.settings], only)
-    folder.mkdir(parents=True, exist_ok=True)
+    wanted = {setting.name: setting for setting in scenario.settings if only in (None, setting.name)}
+    kept_runs.claim(folder, wanted, simulated=simulated)
     for setting in scenario.settings:
         path = folder / f"{setting.name}.json.gz"
         if path.exists() or only not in (None, setting.name):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from orion.bench import raw_data
+from orion.bench import kept_runs, raw_data
 from orion.bench.colocation.mps import MpsDaemon
 from orion.bench.commandline import check_only
 from orion.bench.managed import ManagedGPU, machine
@@ -39,13 +39,18 @@ def run(
         say: prints a line of progress.
 
     Raises:
-        Invalid: no setting has the name.
+        Invalid: no setting has the name, or the folder has runs of other settings.
         Exhausted: a client is too slow for the time that it is measured alone.
         Unavailable: there is no GPU, or a process has failed.
     """
     began = time.monotonic()
     check_only([setting.name for setting in scenario.settings], only)
-    folder.mkdir(parents=True, exist_ok=True)
+    kept_runs.claim(
+        folder,
+        {setting.name: setting for setting in scenario.settings if only in (None, setting.name)},
+        window=[scenario.settle_seconds, scenario.settle_seconds + scenario.seconds],
+        simulated=simulated,
+    )
     for setting in scenario.settings:
         path = folder / f"{setting.name}.json.gz"
         if path.exists() or only not in (None, setting.name):
@@ -57,7 +62,8 @@ def run(
             return
         say(f"{setting.name}: {len(setting.clients)} clients")
         with ExitStack() as stack:
-            raw_data.write(path, _Run(stack, scenario, setting, simulated).measure())
+            run = _Run(stack, scenario, setting, simulated)
+            raw_data.write(path, {**run.measure(), "simulated": simulated})
 
 
 class _Run:
