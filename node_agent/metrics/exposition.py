@@ -10,17 +10,18 @@ from prometheus_client.registry import Collector
 
 from orion.node_agent import snapshots
 from orion.node_agent.metrics import families
+from orion.node_agent.metrics.client_counters import ClientCounters
 from orion.node_agent.service import answers
 
 
 class _Moment(Collector):
     """A collector of one snapshot."""
 
-    def __init__(self, view: snapshots.AgentView) -> None:
-        self._view = view
+    def __init__(self, view: snapshots.AgentView, counters: ClientCounters) -> None:
+        self._view, self._counters = view, counters
 
     def collect(self) -> list[Metric]:
-        return list(families.render(self._view, answers.version()))
+        return list(families.render(self._view, answers.version(), self._counters))
 
 
 class SharedText:
@@ -80,7 +81,7 @@ class MetricsText:
     """
 
     def __init__(self, agent: Scraped) -> None:
-        self._agent = agent
+        self._agent, self._counters = agent, ClientCounters()
         self._shared = SharedText(self._render)
 
     async def get(self) -> bytes:
@@ -96,4 +97,6 @@ class MetricsText:
         return await asyncio.to_thread(self._text, view)
 
     def _text(self, view: snapshots.AgentView) -> bytes:
-        return exposition.generate_latest(_Moment(view)) + exposition.generate_latest(self._agent.registry)
+        return exposition.generate_latest(_Moment(view, self._counters)) + exposition.generate_latest(
+            self._agent.registry
+        )

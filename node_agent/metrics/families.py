@@ -6,7 +6,7 @@ printable.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -14,14 +14,12 @@ from prometheus_client.registry import Collector
 
 from orion.hook import layout
 from orion.node_agent.gpus.keeper import HealthKeeper
-from orion.node_agent.pages import client_pages
+from orion.node_agent.metrics.client_counters import ClientCounters, Counts, Labels
 from orion.node_agent.snapshots import AgentView, ClientView, GpuView, SlotView
 
 _CLIENT_LABELS = ("gpu", "slot", "role", "process_id", "command")
 _SLOT_LABELS = ("gpu", "slot")
 _NS = 1e-9
-
-Labels = tuple[str, ...]
 
 # Name, help, whether it is a counter, the record's field, and the factor to base units.
 _PLAIN: tuple[tuple[str, str, bool, str, float], ...] = (
@@ -64,12 +62,12 @@ _POLICY_RATIOS = (
 _BUCKET_ENDS = [2**exponent * 1e-6 for exponent in range(layout.WAIT_BUCKETS - 1)]
 
 
-def render(view: AgentView, version: str) -> Iterator[Metric]:
-    """Yield all metrics of one snapshot."""
+def render(view: AgentView, version: str, counters: ClientCounters) -> Iterator[Metric]:
+    """Yield all metrics of one snapshot; `counters` are those of the snapshots before it."""
     clients = [
         (_labels(gpu, slot, client), client) for gpu in view.gpus for slot in gpu.slots for client in slot.clients
     ]
-    yield from _clients(clients)
+    yield from _clients(clients, counters.take(clients, [field for _, _, grows, field, _ in _PLAIN if grows]))
     yield from _gpus(view.gpus)
     yield from _slots(view.gpus)
     yield _conditions(view.gpus)
@@ -95,11 +93,14 @@ def _family(name: str, sentence: str, grows: bool, labels: Iterable[str], values
     return family
 
 
-def _clients(clients: list[tuple[Labels, ClientView]]) -> Iterator[Metric]:
+def _clients(clients: list[tuple[Labels, ClientView]], counted: Mapping[Labels, Counts]) -> Iterator[Metric]:
     for name, sentence, grows, field, unit in _PLAIN:
-        values = _sum((labels, getattr(client.record, field) * unit) for labels, client in clients)
+        if grows:
+            values = {labels: counts[field] * unit for labels, counts in counted.items()}
+        else:
+            values = _sum((labels, getattr(client.record, field) * unit) for labels, client in clients)
         yield _family(name, sentence, grows, _CLIENT_LABELS, values)
-    busy = _sum((labels, client.busy_ns * _NS) for labels, client in clients)
+    busy = {labels: counts["busy_ns"] * _NS for labels, counts in counted.items()}
     yield _family("orion_client_busy_seconds", "Time an hp client was busy.", True, _CLIENT_LABELS, busy)
     yield _most(
         "orion_client_slowdown_ratio",
@@ -123,7 +124,7 @@ def _clients(clients: list[tuple[Labels, ClientView]]) -> Iterator[Metric]:
             if client.record.long_kernel_ns
         ),
     )
-    yield _waits(clients)
+    yield _waits(counted)
 
 
 def _most(name: str, sentence: str, labels: Iterable[str], values: Iterable[tuple[Labels, float]]) -> Metric:
@@ -201,19 +202,15 @@ def _conditions(gpus: Iterable[GpuView]) -> Metric:
     return family
 
 
-def _waits(clients: list[tuple[Labels, ClientView]]) -> Metric:
+def _waits(counted: Mapping[Labels, Counts]) -> Metric:
     family = HistogramMetricFamily("orion_client_gate_wait_seconds", "Waits at the gate.", labels=_CLIENT_LABELS)
-    records: dict[Labels, list[client_pages.Record]] = {}
-    for labels, client in clients:
-        records.setdefault(labels, []).append(client.record)
-    for labels, of_process in records.items():
-        counts = [sum(each) for each in zip(*(record.wait_bucket for record in of_process), strict=True)]
+    for labels, counts in counted.items():
         buckets: list[tuple[str, float]] = []
         total = 0
-        for end, count in zip([*map(str, _BUCKET_ENDS), "+Inf"], counts, strict=True):
-            total += count
+        for bucket, end in enumerate([*map(str, _BUCKET_ENDS), "+Inf"]):
+            total += counts[bucket]
             buckets.append((end, total))
-        family.add_metric(list(labels), buckets, sum(record.gated_ns for record in of_process) * _NS)
+        family.add_metric(list(labels), buckets, counts["gated_ns"] * _NS)
     return family
 
 

@@ -63,6 +63,42 @@ def test_metrics_show_a_client(stopped_agent: AgentProcess, address: str) -> Non
         assert value(samples, "orion_gpu_window_seconds") == 0.0004
 
 
+def test_counters_of_a_process_do_not_fall_when_one_of_its_clients_leaves(
+    stopped_agent: AgentProcess, address: str
+) -> None:
+    """Prometheus takes a counter that falls for one that began again, and adds what is left of it once more."""
+
+    def shown() -> tuple[float, float, float]:
+        samples = scrape(address)
+        names = ("orion_client_launches_total", "orion_client_gate_wait_seconds_count", "orion_gpu_clients")
+        launches, waits, clients = (value(samples, name, gpu=GPU, role="be") for name in names)
+        return launches, waits, clients
+
+    def count(client: ProtocolClient, number: int) -> None:
+        client.record.set(layout.RecordPage, "launches", number)
+        at = layout.offset(layout.RecordPage, "wait_bucket")
+        client.record.memory[at : at + 8] = number.to_bytes(8, "little")
+
+    with ProtocolClient(stopped_agent.slot("be-0")).join() as stays:
+        stays.receive_message()
+        count(stays, 7)
+        with ProtocolClient(stopped_agent.slot("be-0")).join() as leaves:
+            leaves.receive_message()
+            count(leaves, 100)
+            assert shown() == (107, 107, 2)
+        eventually(lambda: shown()[2] == 1, "one client has left")
+        assert shown() == (107, 107, 1)
+        count(stays, 10)
+        assert shown() == (110, 110, 1)
+        count(stays, 3)  # the hook takes back what a launch has counted
+        assert shown() == (110, 110, 1)
+    eventually(lambda: value(scrape(address), "orion_gpu_clients", gpu=GPU, role="be") == 0, "both have left")
+    with ProtocolClient(stopped_agent.slot("be-0")).join() as later:
+        later.receive_message()
+        count(later, 1)
+        assert shown() == (1, 1, 1)
+
+
 def test_a_process_that_only_asks_for_the_agent_counts_as_no_refusal(stopped_agent: AgentProcess, address: str) -> None:
     for newest in (0, 1):
         with pytest.raises(Refused):
