@@ -75,11 +75,12 @@ static CUresult record_event(const struct marks *marks, CUevent *event)
 }
 
 /* Creates and records the event. No capture begins and no context ends meanwhile (orion_touch), but the context of the marks may
- * have ended since `epoch`. */
-static CUresult record(struct orion_process *process, const struct marks *marks, uint32_t epoch, CUevent *event)
+ * have ended since `epoch`. While orion_ends_of the context is *ends, it lives. */
+static CUresult record(struct orion_process *process, const struct marks *marks, uint32_t epoch, uint32_t *ends, CUevent *event)
 {
     CUcontext popped;
     if (!orion_touch(process)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    *ends = atomic_load(orion_ends_of(process, marks->context));
     struct orion_stream_record *stream_record = marks->mark[0].stream_record;
     CUresult result;
     if (atomic_load(&process->context_epoch) != epoch) {
@@ -99,11 +100,11 @@ static CUresult record(struct orion_process *process, const struct marks *marks,
 }
 
 /* Queries the event, and destroys it once it is complete. If the context has ended, its events ended with it. */
-static CUresult look_at(struct orion_process *process, uint32_t epoch, CUevent event)
+static CUresult look_at(struct orion_process *process, CUcontext context, uint32_t ends, CUevent event)
 {
     if (!orion_touch(process)) return CUDA_ERROR_NOT_READY;
     CUresult result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    if (atomic_load(&process->context_epoch) == epoch) {
+    if (atomic_load(orion_ends_of(process, context)) == ends) {
         result = orion_driver.cuEventQuery(event);
         if (result != CUDA_ERROR_NOT_READY) orion_driver.cuEventDestroy_v2(event);
     }
@@ -112,12 +113,12 @@ static CUresult look_at(struct orion_process *process, uint32_t epoch, CUevent e
 }
 
 /* Meanwhile, marks show the progress of the work in front of the event. */
-static CUresult await(struct orion_process *process, struct orion_gpu *gpu, uint32_t epoch, CUevent event)
+static CUresult await(struct orion_process *process, struct orion_gpu *gpu, CUcontext context, uint32_t ends, CUevent event)
 {
     CUresult result;
     /* A thread inside a synchronising call probably proves the work itself. */
     uint64_t pause = atomic_load(&process->blocked_proofs) > 0 ? POLL_SOON_NS : POLL_MIN_NS, looked = 0;
-    while ((result = look_at(process, epoch, event)) == CUDA_ERROR_NOT_READY) {
+    while ((result = look_at(process, context, ends, event)) == CUDA_ERROR_NOT_READY) {
         uint64_t now = orion_now();
         if (now > looked + orion_marks_every(gpu)) orion_marks_look(process, gpu), looked = now;
         orion_sleep_precisely(pause);
@@ -131,7 +132,7 @@ static bool drain_once(struct orion_process *process, struct orion_gpu *gpu)
 {
     struct marks marks;
     CUevent event = NULL;
-    uint32_t epoch = atomic_load(&process->context_epoch); /* before a context is chosen */
+    uint32_t epoch = atomic_load(&process->context_epoch), ends = 0; /* before a context is chosen */
     /* One request handles one context. The next request handles the process's other contexts. */
     if (!mark_next_context(process, gpu, &marks)) {
         orion_busy_try_close(process, gpu);
@@ -140,8 +141,8 @@ static bool drain_once(struct orion_process *process, struct orion_gpu *gpu)
     /* The synchronisation shows nothing until all work is complete, so it begins behind the last mark. */
     bool synchronises = !marks.one_stream && orion_driver.cuCtxRecordEvent == NULL;
     while (synchronises && orion_marks_look(process, gpu) > 0) orion_sleep_precisely(POLL_SOON_NS);
-    CUresult result = record(process, &marks, epoch, &event);
-    if (result == CUDA_SUCCESS && event != NULL) result = await(process, gpu, epoch, event);
+    CUresult result = record(process, &marks, epoch, &ends, &event);
+    if (result == CUDA_SUCCESS && event != NULL) result = await(process, gpu, marks.context, ends, event);
     /* Whoever ends a context also ends its stream records (lifetimes.c). In a context that is lost otherwise, no work is
      * left to wait for. Of the work of an unknown outcome the next request asks again. */
     if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED || orion_outcome_of(result) == ORION_OUTCOME_UNKNOWN) return false;
