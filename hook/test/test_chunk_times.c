@@ -310,6 +310,45 @@ static void samples_beside_hp(void)
     atomic_store(&gpu->hp_count, 0);
 }
 
+/* Some launches of one identity take longer than others, behind a queue, each beside an hp that is busy at its begin. */
+static void samples_of_varying_work(void)
+{
+    const uint64_t identity = 0xc0001, first_clean = 0xd0001;
+    struct orion_busy_page *page = (struct orion_busy_page *)(uintptr_t)gpu->neighbours;
+    for (unsigned i = 0; i < 12; i++) {
+        uint64_t takes = i % 2 == 0 ? 2 * MS : 10 * MS;
+        launch(0, 3 * MS, MS), close_chunk(0); /* in front of it */
+        uint64_t began = now;
+        launch_sample(identity, takes, MS);
+        hp_drains(began + 3 * MS + MS / 2);
+        until(began + 3 * MS + takes);
+        uint64_t expected = known_of(identity).expected_ns;
+        CHECK(known_of(identity).samples == 0 && (i == 0 ? is_about(expected, 2 * MS) : expected > 9 * MS && expected < 11 * MS));
+    }
+    /* Only short ones find hp idle. */
+    for (unsigned i = 0; i < 12; i++) {
+        uint64_t takes = i % 3 != 2 ? 2 * MS : 10 * MS;
+        launch(0, 3 * MS, MS), close_chunk(0);
+        uint64_t began = now;
+        launch_sample(first_clean, takes, MS);
+        if (takes == 10 * MS) hp_drains(began + 3 * MS + MS / 2);
+        until(began + 3 * MS + takes);
+        uint64_t expected = known_of(first_clean).expected_ns;
+        CHECK(i < 2 ? is_about(expected, 2 * MS) : expected > 8 * MS && expected < 11 * MS);
+        CHECK(known_of(first_clean).samples > 0);
+        until(now + 5 * MS);
+    }
+    /* hp is busy still, so nothing shows how long the kernel took. */
+    uint64_t before = known_of(first_clean).expected_ns;
+    launch(0, 3 * MS, MS), close_chunk(0);
+    launch_sample(first_clean, 40 * MS, MS);
+    atomic_store(&page->state, ORION_BUSY);
+    until(now + 43 * MS);
+    atomic_store(&page->state, ORION_IDLE);
+    CHECK(known_of(first_clean).expected_ns == before);
+    atomic_store(&gpu->hp_count, 0);
+}
+
 /* The ring is full: the rest of the work is one chunk. */
 static void more_chunks_than_the_ring_has(void)
 {
@@ -335,7 +374,7 @@ int main(void)
     }
     void (*const tests[])(void) = {work_without_a_break, an_idle_stream,    waits_at_the_valve,       streams_overlap,
                                    work_beside_hp,       the_end_of_a_turn, streams_and_contexts_end, more_chunks_than_the_ring_has,
-                                   work_after_a_turn,    samples_beside_hp};
+                                   work_after_a_turn,    samples_beside_hp, samples_of_varying_work};
     for (unsigned i = 0; i < sizeof tests / sizeof *tests; i++) {
         now += MS;
         tests[i]();

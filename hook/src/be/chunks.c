@@ -229,6 +229,8 @@ bool orion_chunks_sampled(struct orion_stream_record *stream_record)
     struct orion_chunk *chunk = orion_chunks_next(chunks);
     chunks->sampling = false;
     struct orion_relaxed relaxed = orion_capture_relax();
+    uint64_t ms = (orion_now() - chunks->open_since_ns) / ORION_MILLISECOND + 1;
+    chunks->open.returned_ms = ms < UINT8_MAX ? (uint8_t)ms : UINT8_MAX;
     if (record_end(chunk, stream_record)) push_chunk(chunks, chunk, chunk->identity);
     orion_capture_unrelax(&relaxed);
     return true;

@@ -41,6 +41,7 @@ enum orion_chunk_pause { ORION_CHUNK_NO_PAUSE, ORION_CHUNK_WAITS, ORION_CHUNK_PA
 /* What is known of a chunk's time on the GPU. */
 struct orion_chunk_bounds {
     uint8_t begin, pause;
+    uint8_t returned_ms;  /* so long after begun_ns at most the timed launch had returned; UINT8_MAX: unknown */
     bool awaits_program;  /* it may wait for what the program does next: in_flight.h */
     uint32_t valve_epoch; /* WAITS: the valve's epoch at the first wait */
 };

@@ -28,28 +28,50 @@ static uint64_t lower_bound_ns(struct orion_process *process, uint64_t identity,
     return facts.samples < SAMPLES_TO_TRUST ? 0 : facts.expected_ns;
 }
 
-/* Whether hp may have been busy during the sample. Its launch may have been long before, behind much other work. */
-static bool was_beside_hp(const struct orion_stream_record *stream_record, const struct orion_chunk *chunk)
+/* Whether hp may have been busy during the sample. Its launch may have been long before, behind much other work. *began: when it began on
+ * the GPU; 0: unknown. */
+static bool was_beside_hp(const struct orion_stream_record *stream_record, const struct orion_chunk *chunk, uint64_t *began)
 {
     const struct orion_gpu *gpu = stream_record->gpu;
-    uint64_t began = 0;
+    *began = 0;
     if (!orion_gate_hp_was_busy_since(gpu, chunk->begun_ns)) return false;
-    return !orion_gpu_clock_read(&orion_be(gpu)->clock, stream_record, chunk->timed_start, &began) ||
-           orion_gate_hp_was_busy_since(gpu, began - CLOCK_LATE_NS);
+    if (!orion_gpu_clock_read(&orion_be(gpu)->clock, stream_record, chunk->timed_start, began)) *began = 0;
+    return *began == 0 || orion_gate_hp_was_busy_since(gpu, *began - CLOCK_LATE_NS);
 }
 
-/* Where hp is busy more often than the work takes, all samples contain time of hp. Then the least one is the estimate. */
-static void learn_bound(struct orion_process *process, uint64_t identity, uint64_t most_ns)
+/* Lowers *to, or raises *from, so that hp was idle between them. False: it may have been busy all the time. */
+static bool leave_out(const struct orion_busy_page *page, uint64_t *from, uint64_t *to)
 {
-    struct orion_kernel_facts facts;
-    orion_kernel_facts(orion_durations(process), identity, &facts);
-    if (facts.samples == 0) orion_duration_bound(orion_durations(process), identity, most_ns);
+    uint64_t drained = atomic_load_explicit(&page->drained_ns, memory_order_acquire);
+    uint32_t state = atomic_load(&page->state);
+    uint64_t since = atomic_load_explicit(&page->busy_since_ns, memory_order_acquire);
+    if (atomic_load_explicit(&page->drained_ns, memory_order_relaxed) != drained) return false;
+    if (drained > *from) *from = drained;
+    if (since > drained) *to = since < *to ? since : *to;
+    else if (state != ORION_IDLE && state != ORION_LINGER) return false; /* busy again after a linger, since an unknown time */
+    return *from < *to;
+}
+
+/* What the work took at least: the part of its sample in which the GPU had nothing else to do; 0: unknown. If it was launched while the
+ * GPU was at other work, no pause of its thread is in the sample. */
+static uint64_t least_ns(const struct orion_stream_record *stream_record, const struct orion_chunk *chunk, uint64_t began,
+                         uint64_t measured_ns)
+{
+    const struct orion_gpu *gpu = stream_record->gpu;
+    uint64_t from = began, to = began + measured_ns;
+    uint64_t returned = chunk->begun_ns + chunk->bounds.returned_ms * ORION_MILLISECOND;
+    if (chunk->bounds.returned_ms == UINT8_MAX || began < returned + CLOCK_LATE_NS) return 0;
+    if (!orion_runs_together(gpu) && orion_gpu_be_clients(gpu) > 1) return 0; /* perhaps others had the GPU meanwhile */
+    for (uint32_t i = 0, count = orion_gpu_neighbours(gpu); i < count; i++)
+        if (!leave_out(orion_gpu_neighbour(gpu, i), &from, &to)) return 0;
+    return to > from + CLOCK_LATE_NS ? to - from - CLOCK_LATE_NS : 0;
 }
 
 void orion_sample_learn(struct orion_process *process, const struct orion_stream_record *stream_record,
                         const struct orion_chunk *chunk)
 {
     float milliseconds = 0;
+    uint64_t began;
     struct orion_gpu *gpu = stream_record->gpu;
     if (chunk->identity == 0) return;
     bool had_pages = orion_plan_had_pages(gpu, chunk->begun_ns); /* else the sample may contain page faults */
@@ -60,8 +82,9 @@ void orion_sample_learn(struct orion_process *process, const struct orion_stream
     if (chunk->bounds.awaits_program && measured_ns > AWAITED_NS)
         orion_facts_set_flags(orion_duration_claim(orion_durations(process), chunk->identity), ORION_FACTS_AWAITS_PROGRAM);
     if (!had_pages) return;
-    if (was_beside_hp(stream_record, chunk)) {
-        learn_bound(process, chunk->identity, measured_ns);
+    if (was_beside_hp(stream_record, chunk, &began)) {
+        uint64_t least = least_ns(stream_record, chunk, began, measured_ns);
+        orion_duration_learn_between(orion_durations(process), chunk->identity, least, measured_ns);
         return;
     }
     bool time_sliced = !orion_runs_together(gpu) && orion_gpu_be_clients(gpu) > 1;

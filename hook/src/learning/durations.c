@@ -8,6 +8,7 @@
 #define DISAGREES 4u              /* a sample longer than this many times the expected duration is a surprise */
 #define SURPRISES 3u              /* after this many surprises in a row, the last one becomes the expected duration */
 #define ESTIMATE_LEAST_100NS 200u /* least value of an unmeasured estimate, because an estimate may be much too low */
+#define VARIES_DOWN 16u           /* where launches vary, a short one lowers the expected duration by this part of the difference */
 #define TIME_SLICED_UP 256u       /* a time-sliced sample raises the expected duration by 1/256 of the difference */
 
 /* Leaves out the lowest bits of an identity: they are its kind, see identity.h. */
@@ -152,6 +153,11 @@ static void note_change(struct orion_durations *durations, const struct orion_du
     if (apart * 8 > reported) atomic_fetch_add_explicit(&durations->changes, 1, memory_order_relaxed);
 }
 
+static bool varies(const struct orion_duration *entry)
+{
+    return (orion_facts_flags(atomic_load_explicit(&entry->facts, memory_order_relaxed)) & ORION_FACTS_VARIES) != 0;
+}
+
 /* The expected duration falls fast and rises slowly, because samples are more often too long than too short: another
  * context's time slice, a GPU that had to wake up, or a launch gap can lengthen a sample, and so can a thread that loses its
  * CPU before the launch. So a surprise counts for little, also among the first samples. Only after a run of surprises does
@@ -164,7 +170,7 @@ static uint64_t blended(struct orion_duration *entry, uint64_t expected, uint64_
     bool again = surprises >= SURPRISES;
     atomic_store_explicit(&entry->surprises, again ? 0 : surprises, memory_order_relaxed);
     if (again) return measured;
-    if (measured < expected) return expected - (expected - measured + 1) / 2;
+    if (measured < expected) return expected - (expected - measured + 1) / (varies(entry) ? VARIES_DOWN : 2);
     if (sample == ORION_SAMPLE_TIME_SLICED)
         return expected + (measured - expected) / TIME_SLICED_UP; /* stays near the least sample */
     return expected + (measured - expected) / (samples < 16 && measured <= DISAGREES * expected ? 4 : 16);
@@ -180,7 +186,7 @@ void orion_duration_learn(struct orion_durations *durations, uint64_t identity, 
     uint32_t samples = atomic_load_explicit(&entry->samples, memory_order_relaxed);
     /* The first sample replaces an estimate. If time-sliced samples were blended with an estimate that is too low by
      * half, the expected duration would stay too low. */
-    expected = samples == 0 ? measured : blended(entry, expected, measured, sample);
+    expected = samples == 0 && !varies(entry) ? measured : blended(entry, expected, measured, sample);
     if (samples == 0) orion_facts_clear_flags(entry, ORION_FACTS_ESTIMATE);
     atomic_store_explicit(&entry->expected_100ns, (uint32_t)expected, memory_order_relaxed);
     if (samples < UINT32_MAX) atomic_store_explicit(&entry->samples, samples + 1, memory_order_relaxed);
@@ -206,6 +212,29 @@ void orion_duration_bound(struct orion_durations *durations, uint64_t identity, 
     if (expected <= most) return;
     atomic_store_explicit(&entry->expected_100ns, (uint32_t)most, memory_order_relaxed);
     note_change(durations, entry, most);
+}
+
+void orion_duration_learn_between(struct orion_durations *durations, uint64_t identity, uint64_t least_ns, uint64_t most_ns)
+{
+    struct orion_duration *entry = orion_duration_find(durations, identity);
+    uint64_t expected = entry != NULL ? atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed) : 0;
+    uint64_t most = most_ns / 100 + 1 < UINT32_MAX ? most_ns / 100 + 1 : UINT32_MAX;
+    bool measured = entry != NULL && atomic_load_explicit(&entry->samples, memory_order_relaxed) != 0;
+    if (expected == 0 || (!measured && !varies(entry) && least_ns / 100 <= expected)) {
+        orion_duration_bound(durations, identity, most_ns);
+        return;
+    }
+    uint64_t tolerated = measured && !varies(entry) ? expected + expected / 2 : expected; /* clean samples differ, too */
+    if (least_ns / 100 > tolerated) {
+        orion_facts_set_flags(entry, ORION_FACTS_VARIES);
+        expected = most;
+    } else if (varies(entry) && most < expected) {
+        expected -= (expected - most) / VARIES_DOWN;
+    } else {
+        return;
+    }
+    atomic_store_explicit(&entry->expected_100ns, (uint32_t)expected, memory_order_relaxed);
+    note_change(durations, entry, expected);
 }
 
 /* The entry stays in the table, without samples. If it were removed, searches would end here and miss entries behind

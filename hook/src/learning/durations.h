@@ -33,6 +33,7 @@ enum {
     ORION_FACTS_MAY_MOVE = 16u,       /* a kernel that can run on fewer SMs: its blocks cannot all run at once anyway */
     ORION_FACTS_HAS_PIECES = 32u,     /* a graph that can be launched in pieces: see be/graph_pieces.h */
     ORION_FACTS_AWAITS_PROGRAM = 64u, /* nothing completed for a second while it ran: be/in_flight.h */
+    ORION_FACTS_VARIES = 128u,        /* some launches take longer than others: see orion_duration_learn_between */
 };
 
 struct orion_duration {
@@ -71,6 +72,12 @@ void orion_duration_estimate(struct orion_durations *durations, uint64_t identit
 /* Enters that the work takes no longer than that, as measurements of its parts have shown. An unknown duration becomes this
  * estimate. */
 void orion_duration_bound(struct orion_durations *durations, uint64_t identity, uint64_t most_ns);
+
+/* Enters what a sample says that contains time of hp: the work took from least_ns (0: unknown) to most_ns. Where every sample contains such
+ * time, the least of most_ns is the estimate. A launch that is sure to take longer than that shows that the work varies. The expected
+ * duration is then what the longest launches take: it rises at once and falls slowly. Else be would have far more in flight than the
+ * window, because the short launches are those that most often find hp idle. */
+void orion_duration_learn_between(struct orion_durations *durations, uint64_t identity, uint64_t least_ns, uint64_t most_ns);
 
 /* Clears the duration and facts of an identity that now stands for other work. */
 void orion_duration_forget(struct orion_durations *durations, uint64_t identity);
