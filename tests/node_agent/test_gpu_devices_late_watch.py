@@ -104,6 +104,14 @@ def test_a_device_that_others_have_changed_is_read_while_the_watch_shows_nothing
     assert server.reads == 1
 
 
+def test_a_device_that_others_have_changed_before_the_first_write_is_read(server: Server, keeper: Keeper) -> None:
+    """Such as a cordon. Before, each write was a conflict until the watch was made again."""
+    server.version += 1
+    for _ in range(3):
+        keeper.look("Unhealthy")
+    assert (server.status.get("health"), server.reads) == ("Unhealthy", 1)
+
+
 def test_what_the_watch_shows_later_counts_again(server: Server, keeper: Keeper) -> None:
     keeper.look("Healthy")
     late = server.device

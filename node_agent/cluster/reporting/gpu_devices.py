@@ -89,7 +89,7 @@ class _Track:
     failures: int = 0
     written: float = field(default_factory=lambda: float("-inf"))
     replaced: set[str] = field(default_factory=set)
-    """ The resourceVersions that writes have replaced, until the watch shows another one. """
+    """ The resourceVersions that writes have replaced, this agent's and others', until the watch shows another one. """
     latest: Device | None = None
     """ The device as the last write left it, or as it was read since; None: not known. """
     elsewhere: str = ""
@@ -248,6 +248,8 @@ class GpuDevices:
         try:
             answer = await self._server.patch(f"{DEVICES}/{device.name}/status", patch)
         except ApiError as error:
+            if error.status == _CONFLICT:
+                track.replaced.add(device.version)
             if error.status != _FORBIDDEN or before == self._node:
                 raise
             self.failures += 1
