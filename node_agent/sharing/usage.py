@@ -67,7 +67,10 @@ class SlotUsage:
 @dataclass(slots=True)
 class _Slot:
     since_ns: int
-    totals: Totals
+    hp_before_ns: float
+    turns_before_ns: float
+    """ For how long hp had used the GPU, and be slots had taken turns, when the slot's first client joined. """
+    totals: Totals = field(default_factory=Totals)
     room_ns: float = 0.0
     """ The time that has passed, less what was measured: a client may report any number. """
 
@@ -96,6 +99,8 @@ class Usage:
     def __init__(self) -> None:
         self._now_ns = 0
         self._hp_ns = self._turns_ns = 0.0
+        self._before = (0.0, 0.0)
+        """ Both of them as the previous check left them. """
         self._slots: dict[str, _Slot] = {}
         self._samples: deque[_Sample] = deque()
 
@@ -111,7 +116,7 @@ class Usage:
             look: what the clients did.
             accounts: of the be slots; None: they took no turns.
         """
-        self._now_ns = look.now_ns
+        self._now_ns, self._before = look.now_ns, (self._hp_ns, self._turns_ns)
         self._hp_ns += (1.0 - look.left) * look.elapsed_ns
         for name, used in look.hp_used_ns.items():
             self._add_hp(self._slot(name, look), used, look.waited_ns[name], look.elapsed_ns)
@@ -138,7 +143,7 @@ class Usage:
     def _slot(self, name: str, look: Look) -> _Slot:
         slot = self._slots.get(name)
         if slot is None:
-            slot = self._slots[name] = _Slot(look.now_ns - look.elapsed_ns, Totals())
+            slot = self._slots[name] = _Slot(look.now_ns - look.elapsed_ns, *self._before)
         return slot
 
     @staticmethod
@@ -187,14 +192,15 @@ class Usage:
         elapsed = self._now_ns - max(sample.now_ns, slot.since_ns)
         if elapsed <= 0:
             return Parts()
-        before = sample.slots.get(name) if sample.now_ns >= slot.since_ns else None
-        whole = max(1, self._now_ns - sample.now_ns)
+        before, hp_ns, turns_ns = sample.slots.get(name), sample.hp_ns, sample.turns_ns
+        if sample.now_ns < slot.since_ns:
+            before, hp_ns, turns_ns = None, slot.hp_before_ns, slot.turns_before_ns
         parts = {
             each.name: _part(getattr(slot.totals, each.name) - getattr(before or Totals(), each.name), elapsed)
             for each in fields(Totals)
         }
-        hp, turns = self._hp_ns - sample.hp_ns, self._turns_ns - sample.turns_ns
-        return Parts(elapsed / 1e9, Totals(**parts), _part(hp, whole), _part(turns, whole))
+        hp, turns = self._hp_ns - hp_ns, self._turns_ns - turns_ns
+        return Parts(elapsed / 1e9, Totals(**parts), _part(hp, elapsed), _part(turns, elapsed))
 
 
 def _part(time_ns: float, whole_ns: int) -> float:

@@ -98,6 +98,19 @@ def test_a_second_shows_a_change_that_ten_seconds_hide() -> None:
     assert found.recent.slot.measured > 0.7
 
 
+def test_what_hp_took_before_a_slot_was_there_is_no_part_of_its_time() -> None:
+    world = World()
+    world.run(8, {})
+    world.run(3, {"be-0": Work(), "be-1": Work()}, hp=0.9)
+    found = world.usage.of("be-0").recent
+    assert found.seconds == pytest.approx(3)
+    assert (found.hp, found.turns) == pytest.approx((0.9, 1), abs=0.02)
+    world.run(20, {"be-0": Work()}, hp=0.5)
+    world.run(2, {"be-0": Work(), "be-1": Work()})
+    assert world.usage.of("be-1").recent.hp == 0
+    assert world.usage.of("be-0").recent.hp == pytest.approx(0.4, abs=0.05)
+
+
 def test_totals_grow_until_the_last_client_has_left() -> None:
     world = World()
     world.run(4, {"be-0": Work(reported=0.5, waited=0.25)})
