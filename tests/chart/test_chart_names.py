@@ -34,6 +34,24 @@ def test_labels_and_annotations_of_the_installation_are_on_every_object() -> Non
         assert each["metadata"]["annotations"]["note"] == "b", each["metadata"]["name"]
 
 
+def test_labels_of_one_object_win_over_those_of_the_installation() -> None:
+    """Prometheus and Grafana choose objects by such labels."""
+    one, all_ = {"release": "own"}, {"release": "all"}
+    own = {
+        "monitoring": {
+            "serviceMonitor": {"enabled": True, "labels": one},
+            "dashboard": {"enabled": True, "labels": one},
+        },
+        "operator": {"podLabels": one},
+    }
+    found = chart.objects(EVERYTHING | own | {"commonLabels": all_})
+    for kind, name in (("ServiceMonitor", "orion"), ("ConfigMap", "orion-dashboard")):
+        assert chart.one(found, kind, name)["metadata"]["labels"]["release"] == "own"
+    pods = chart.one(found, "Deployment", "orion-operator")["spec"]["template"]["metadata"]["labels"]
+    assert (pods["release"], pods["app.kubernetes.io/component"]) == ("own", "operator")
+    assert chart.one(found, "Deployment", "orion-webhook")["metadata"]["labels"]["release"] == "all"
+
+
 def test_no_object_is_made_twice(everything: list[Object]) -> None:
     named = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in everything]
     assert len(set(named)) == len(named)

@@ -18,12 +18,20 @@ MONITORED = {"monitoring": {"serviceMonitor": {"enabled": True}}}
         ({"certificates": {"source": "given"}}, "needs certificates.given.secretName"),
         ({"certificates": {"source": "given", "given": {"secretName": "mine"}}}, "certificates.given.caBundle"),
         ({"webhook": {"healthPort": 9443}}, "webhook.port and webhook.healthPort are the same"),
+        ({"operator": {"nodePodsPort": 8080}}, "operator.port and operator.nodePodsPort are the same"),
         ({"node": {"agent": {"metricsPort": 9436}}}, "node.devicePlugin.metricsPort are the same"),
         ({"nodeConfiguration": {"slots": {"hp": 0, "be": 0}}}, "neither hp nor be slots"),
         ({"webhook": {"leaveSeconds": 110}}, "webhook.leaveSeconds must be less"),
         ({"allocation": "dra", "nodeConfiguration": ANNOTATIONS}, "Set cdi-cri"),
         (
             {"allocation": "dra", "nodeConfiguration": {"nodes": [{"matchLabels": {"pool": "a"}, **ANNOTATIONS}]}},
+            "Set cdi-cri",
+        ),
+        (
+            {
+                "allocation": "dra",
+                "nodeConfiguration": {**ANNOTATIONS, "nodes": [{"matchLabels": {"pool": "a"}, "slots": {"be": 4}}]},
+            },
             "Set cdi-cri",
         ),
         (MONITORED, "name your Prometheus in networkPolicy.metricsFrom"),

@@ -47,7 +47,7 @@ topologySpreadConstraints:
 {{- $root := index . 0 -}}
 {{- $values := index . 1 -}}
 labels:
-  {{- mustMergeOverwrite (dict) (default dict $values.podLabels) (include "orion.podLabels" (list $root (index . 2)) | fromYaml) | toYaml | nindent 2 }}
+  {{- mustMergeOverwrite (include "orion.podLabels" (list $root (index . 2)) | fromYaml) (default dict $values.podLabels) | toYaml | nindent 2 }}
 {{- with mustMergeOverwrite (dict) (default dict $root.Values.commonAnnotations) (default dict $values.podAnnotations) }}
 annotations:
   {{- toYaml . | nindent 2 }}
