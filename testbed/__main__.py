@@ -75,8 +75,8 @@ def teach(access: Access) -> None:
         allocation = (access.folder / "installable").read_text()
         chosen = f"--set allocation={allocation} " if allocation in WITH_CLAIMS else ""
         print(
-            f"Orion's image is on every node. To try the chart with two simulated GPUs on each node:\n\n"
-            f"  {_called('helm', helm.program())} install orion charts/orion {chosen}--set simulatedGPUs=2 "
+            f"Orion's image is on every node. To try the chart with a simulated GPU on each node:\n\n"
+            f"  {_called('helm', helm.program())} install orion charts/orion {chosen}--set simulatedGPUs=1 "
             f"--namespace {release.NAMESPACE} --create-namespace --wait\n"
             f"  {name} apply {TENANTS}\n"
         )

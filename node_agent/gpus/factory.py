@@ -118,8 +118,17 @@ def _nvml(memory: Path | None) -> GpuSource:
 
 def _simulated(library: Path | None) -> GpuSource:
     from orion import hook
+    from orion.hook import simulated
 
     try:
-        return SimulatedGpus(library or hook.simulated_driver())
+        source = SimulatedGpus(library or hook.simulated_driver())
     except (OSError, AttributeError) as error:
         raise NotFound(f"the simulated driver cannot be used: {error}") from error
+    count, wanted = len(source.find()), os.environ.get("ORION_SIM_GPUS", "")
+    if wanted not in ("", str(count)):
+        _log.warning(
+            "gpus: the simulated machine keeps the number of its GPUs, %d, although ORION_SIM_GPUS is %s: "
+            "to change it, end the programs that use them, remove the files in %s, and start the agent again",
+            count, wanted, simulated.state_folder(),
+        )  # fmt: skip
+    return source

@@ -65,8 +65,8 @@ def test_options_that_do_not_go_together_are_refused(
 @pytest.mark.parametrize(
     ("allocation", "printed"),
     [
-        ("device-plugin", "install orion charts/orion --set simulatedGPUs=2"),
-        ("dra", "install orion charts/orion --set allocation=dra --set simulatedGPUs=2"),
+        ("device-plugin", "install orion charts/orion --set simulatedGPUs=1"),
+        ("dra", "install orion charts/orion --set allocation=dra --set simulatedGPUs=1"),
     ],
 )
 def test_the_printed_command_installs_the_chart_with_the_allocation(

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,6 +60,22 @@ def test_without_a_driver_there_are_no_gpus_unless_requested(
     assert factory.choose("nvml", None).name == "nvml"  # the driver may be loaded later
     with pytest.raises(NotFound, match="the simulated driver cannot be used"):
         factory.choose("simulated", Path("/nowhere/libcuda.so.1"))
+
+
+@pytest.mark.parametrize(("wanted", "warned"), [("2", True), ("1", False), ("", False)])
+def test_a_simulated_machine_that_keeps_another_number_of_gpus_is_named(
+    wanted: str, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Its file keeps the number, so a changed value of the chart would seem to have no effect."""
+    machine = SimpleNamespace(find=lambda: ["the only GPU"])
+    monkeypatch.setattr(factory, "SimulatedGpus", lambda library: machine)
+    monkeypatch.setenv("ORION_SIM_GPUS", wanted)
+    monkeypatch.setenv("ORION_SIM_STATE", str(tmp_path))
+    factory.choose("simulated", tmp_path / "libcuda.so.1")
+    assert (
+        f"1, although ORION_SIM_GPUS is 2: to change it, end the programs that use them, remove the files in {tmp_path}"
+        in caplog.text
+    ) == warned
 
 
 WRONG = [
