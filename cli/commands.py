@@ -126,15 +126,18 @@ def _line(words: list[str]) -> typer.Typer:
 
 
 def _allowed(error: typer.TyperException) -> str:
-    """Return the valid options or commands, for an error about an unknown one."""
+    """Return the valid options or commands, for an error about an unknown one; or where a missing word belongs."""
     context = getattr(error, "ctx", None)
     if context is None:
         return ""
     if hasattr(error, "option_name"):
-        names = [n for p in context.command.params for n in (*p.opts, *p.secondary_opts) if n.startswith("--")]
+        shown = [each for each in context.command.params if not getattr(each, "hidden", False)]
+        names = [n for p in shown for n in (*p.opts, *p.secondary_opts) if n.startswith("--")]
         return f"; {context.command_path} takes {', '.join([*names, '--help'])}"
-    commands = getattr(context.command, "commands", ())
-    return f"; the commands are {', '.join(commands)}" if commands else ""
+    if commands := getattr(context.command, "commands", ()):
+        return f"; the commands are {', '.join(commands)}"
+    words = context.command.collect_usage_pieces(context) if hasattr(error, "param_type") else ()
+    return f": {' '.join([context.command_path, *words])}" if words else ""
 
 
 def _sentence(error: typer.TyperException) -> str:
@@ -142,6 +145,8 @@ def _sentence(error: typer.TyperException) -> str:
     sentence = (
         " ".join(error.format_message().split()).replace("Value error, ", "").replace("Input should be", "it must be")
     )
+    if sentence.endswith("?"):
+        return sentence  # it names the command that was meant
     return sentence and sentence.rstrip(".") + _allowed(error)
 
 

@@ -58,6 +58,8 @@ def find(name: str | None, namespace: str | None, files: Iterable[Path], offline
     Raises:
         OrionError: there is no such pod, or it is unreadable.
     """
+    if name and ("/" in name or (name.endswith((".yaml", ".yml", ".json")) and Path(name).is_file())):
+        raise Invalid(f"{name!r} is not the name of a pod: give a file with -f, a namespace with -n")
     documents = [document for each in files for file in _in_folder(each) for document in _documents(file)]
     connection = None if offline else _Connection()
     if not documents:
@@ -160,8 +162,10 @@ def _choose(documents: Iterable[Mapping[str, Any]], name: str | None) -> tuple[s
     if len(meant) == 1:
         return meant[0]
     names = ", ".join(what for _, what, *_ in found) or "none"
-    wanted = f"{name!r}" if name else "one pod, so give its name as well"
-    raise NotFound(f"the files do not contain exactly {wanted} (or an object that makes it); they contain: {names}")
+    called = f" called {name!r}" if name else ""
+    what = "several pods" if meant else "no pod"
+    hint = ", so give the name of one as well" if meant and not name else ""
+    raise NotFound(f"the files have {what}{called} (or objects that make pods){hint}; they contain: {names}")
 
 
 def _shares(documents: Iterable[Mapping[str, Any]], namespace: str) -> list[GPUShare]:

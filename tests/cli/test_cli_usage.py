@@ -31,7 +31,7 @@ def orion(capsys: pytest.CaptureFixture[str]) -> Call:
     [
         pytest.param(["run", "--prio", "hp", "--", "true"], "--prio", "--priority", id="unknown-flag"),
         pytest.param(["run", "--priority", "low", "--", "true"], "'low'", "'hp', 'be'", id="priority"),
-        pytest.param(["run", "--priority", "hp"], "CMD", "", id="no-program"),
+        pytest.param(["run", "--priority", "hp"], "CMD", "orion run [OPTIONS] {CMD}...", id="no-program"),
         pytest.param(["run", "--", "true"], "--priority", "", id="no-priority"),
         pytest.param(
             ["run", "--priority", "be", "--memory", "8 potatoes", "--", "true"], "8 potatoes", "8GiB", id="size"
@@ -56,7 +56,10 @@ def orion(capsys: pytest.CaptureFixture[str]) -> Call:
         pytest.param(["agent", "--node-name", "a"], "--operator is missing", "NAMESPACE/NAME", id="no operator"),
         pytest.param(["policy", "set", "0", "--sharing-cost", "x"], "--sharing-cost", "number", id="sharing-cost"),
         pytest.param(["policy", "set", "0"], "nothing to change", "policy set --help", id="no-change"),
-        pytest.param(["policy", "set", "--max-slowdown", "1.2"], "GPU", "", id="no-gpu"),
+        pytest.param(
+            ["policy", "set", "--max-slowdown", "1.2"], "GPU", "orion policy set [OPTIONS] {GPU}", id="no-gpu"
+        ),
+        pytest.param(["explain", "pod", "examples/train.yaml"], "'examples/train.yaml'", "file with -f", id="file"),
         pytest.param(
             ["run", "--priority", "be", "--max-slowdown", "2", "--", "true"], "--max-slowdown", "--priority hp", id="be"
         ),
@@ -91,6 +94,16 @@ def test_a_wrong_option_or_value_is_named_in_one_sentence(
     assert err.count("\n") == 1
     assert named in err
     assert allowed in err
+
+
+def test_an_unknown_option_is_answered_with_the_options_that_help_shows(orion: Call) -> None:
+    """The options of Gemini's launcher are accepted and hidden."""
+    status, _, err = orion("run", "--prioritie", "hp", "--", "true")
+    assert (status, "takes --priority, " in err, "--ipc" in err) == (2, True, False)
+
+
+def test_a_command_that_is_meant_is_named_alone(orion: Call) -> None:
+    assert orion("tpo") == (2, "", "orion: No such command 'tpo'. Did you mean 'top'?\n")
 
 
 def test_help_teaches_the_first_steps(orion: Call) -> None:

@@ -46,6 +46,24 @@ def test_a_pod_is_shown_as_a_diff_with_its_reasons() -> None:
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("examples/gpushare.yaml",), "the files have no pod (or objects that make pods); they contain: none"),
+        (("examples",), "several pods (or objects that make pods), so give the name of one as well; they contain: D"),
+        (
+            ("examples/train.yaml", "serve"),
+            "no pod called 'serve' (or objects that make pods); they contain: Deployment t",
+        ),
+    ],
+)
+def test_files_without_the_pod_are_answered_with_what_they_have(arguments: tuple[str, ...], sentence: str) -> None:
+    file, *name = arguments
+    done = explain("-f", ROOT / file, *name, "--offline")
+    assert done.returncode == 1
+    assert sentence in done.stderr
+
+
 def test_an_object_that_creates_pods_is_explained_by_its_template(tmp_path: Path) -> None:
     job = yaml.safe_load((ROOT / "examples" / "pytorch" / "be-job.yaml").read_text())
     cron = {
