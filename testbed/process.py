@@ -115,7 +115,7 @@ class Processes:
 
 
 class Running(ABC):
-    """A context that starts processes and stops them at its end. If the start fails, their logs stay."""
+    """A context that starts processes and stops them at its end. If it ends because of `Failed`, their logs stay."""
 
     @abstractmethod
     def start(self) -> None:
@@ -133,5 +133,5 @@ class Running(ABC):
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def __exit__(self, kind: object, reason: object, trace: object) -> None:
+        self.stop(keep_logs=isinstance(reason, Failed))

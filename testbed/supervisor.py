@@ -18,6 +18,7 @@ import sys
 import threading
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -53,16 +54,23 @@ def _say(line: str) -> None:
     os.dup2(null, 1)  # the starting process reads until end of file
 
 
-def _until_a_component_ends(*parts: Cluster | Orion) -> None:
+def _until_a_component_ends(folder: Path, *parts: Cluster | Orion) -> NoReturn:
+    """Wait until one ends.
+
+    Raises:
+        Failed: one has ended. What it wrote before is in this process's log, and the logs of all stay.
+    """
     watched = select.poll()
     for pid in (pid for part in parts for pid in part.pids().values()):
         watched.register(os.pidfd_open(pid), select.POLLIN)
     watched.poll()
     faults = [fault for part in parts if (fault := part.fault())]
     sys.stderr.write(f"{'; '.join(faults)}\neverything has been ended; `make cluster` starts it again\n")
+    sys.stderr.write(f"the logs are in {folder / 'logs'} until then\n")
+    raise Failed("a component has ended")
 
 
-def keep(folder: Path, users: Path | None, nodes: int, gpus: int) -> int:
+def keep(folder: Path, users: Path | None, nodes: int, gpus: int) -> NoReturn:
     """Keep a cluster in `folder` until a signal arrives, the last user leaves or a component ends.
 
     Args:
@@ -70,6 +78,9 @@ def keep(folder: Path, users: Path | None, nodes: int, gpus: int) -> int:
         users: the file that users lock; its folder is removed after the last one has left.
         nodes: number of nodes.
         gpus: number of simulated GPUs on each node under Orion; 0: without Orion.
+
+    Raises:
+        Failed, Missing: it could not start, or a component has ended.
     """
     names = [f"node-{number}" for number in range(1, nodes + 1)]
     try:
@@ -79,10 +90,7 @@ def keep(folder: Path, users: Path | None, nodes: int, gpus: int) -> int:
             _say("ready")
             if users:
                 _end_with_the_last_user(users)
-            _until_a_component_ends(cluster, orion)
-            orion.stop()
-            cluster.stop(keep_logs=True)
-            return 1
+            _until_a_component_ends(folder, cluster, orion)
     except SystemExit:
         if users:
             shutil.rmtree(users.parent)
@@ -117,7 +125,7 @@ def main() -> int:
         lock.write(str(os.getpid()))
         lock.flush()
         try:
-            return keep(arguments.folder, arguments.users, arguments.nodes, arguments.gpus)
+            keep(arguments.folder, arguments.users, arguments.nodes, arguments.gpus)
         except (Failed, Missing) as failure:
             _say(str(failure))
             return 1

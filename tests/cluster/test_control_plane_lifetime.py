@@ -84,6 +84,22 @@ def test_components_do_not_outlive_a_supervisor_that_is_killed(folder: Path) -> 
     assert [path.name for path in folder.iterdir()] == ["plane.gate"]
 
 
+def test_the_logs_of_a_plane_whose_component_has_ended_stay(folder: Path) -> None:
+    """A person looks there for the reason; the next start removes them."""
+    plane = folder / "plane"
+    keeping.start_or_join(plane)
+    etcd = next(each for each in processes_of(folder) if Path(f"/proc/{each}/comm").read_text() == "etcd\n")
+    os.kill(etcd, signal.SIGKILL)
+    eventually(lambda: not processes_of(folder))
+    assert f"etcd was killed by SIGKILL; the end of its log {plane / 'logs' / 'etcd.log'}" in (
+        plane.with_name("plane.log").read_text()
+    )
+    assert (plane / "logs" / "etcd.log").stat().st_size > 0
+    assert [path.name for path in plane.iterdir()] == ["logs"]
+    keeping.stop(plane)
+    assert not plane.exists()
+
+
 def test_a_plane_for_a_person_runs_until_it_is_ended_by_name(folder: Path) -> None:
     def command(*action: str) -> str:
         arguments = [sys.executable, "-m", "testbed", *action, "--folder", str(folder / "plane")]
