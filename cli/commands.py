@@ -136,8 +136,10 @@ def _allowed(error: typer.TyperException) -> str:
         return f"; {context.command_path} takes {', '.join([*names, '--help'])}"
     if commands := getattr(context.command, "commands", ()):
         return f"; the commands are {', '.join(commands)}"
-    words = context.command.collect_usage_pieces(context) if hasattr(error, "param_type") else ()
-    return f": {' '.join([context.command_path, *words])}" if words else ""
+    missing = getattr(error, "param", None) if hasattr(error, "param_type") else None
+    if getattr(missing, "param_type_name", "") == "argument":
+        return f": {' '.join([context.command_path, *context.command.collect_usage_pieces(context)])}"
+    return ""
 
 
 def _sentence(error: typer.TyperException) -> str:
