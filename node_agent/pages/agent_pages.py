@@ -203,7 +203,7 @@ class GrantPage(_AgentPage):
         self._words[word] = self._words[word] | bit if stays else self._words[word] & ~bit
 
     def set_leaving(self, mib: int) -> None:
-        """Write how much of what is not free on the GPU others would leave to an hp slot."""
+        """Write how much of what is not free on the GPU others would leave to a slot that waits for them."""
         self._words[self._leaving] = max(0, min(mib, _WORD_MAX))
 
     def set_returning(self, mib: int) -> None:

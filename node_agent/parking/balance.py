@@ -20,7 +20,7 @@ class Balance:
     """
 
     def __init__(self, gpu: str, room: Room, tenants: Iterable[Tenant], movable: Collection[str]) -> None:
-        self._gpu, self.room, self.wished = gpu, room, room.wished
+        self._gpu, self.room, self.wished, self.owed = gpu, room, room.wished, room.owed
         self.here: dict[str, Tenant] = {}
         """ Who is here and has not been chosen to leave. """
         self.lacks = 0
@@ -78,8 +78,8 @@ class Balance:
 
     @property
     def reserved(self) -> int:
-        """What is kept for hp and for those that never leave, and what hp waits for."""
-        return self.room.reserve + self.room.promised + self.wished
+        """What is kept for hp and for those that never leave, and what they wait for."""
+        return self.room.reserve + self.room.promised + self.wished + self.owed
 
     @property
     def for_return(self) -> int:

@@ -1,11 +1,12 @@
 """Decides which tenants leave the GPUs' memory, and which may come back: a pure function of a `View`.
 
 Who leaves: where less is free than hp's reserve and what hp waits for, the tenant whose leaving costs least and
-suffices. A tenant that has come back stays for a minimum time, except if hp waits, or grows so fast that it will need
-the room before. A tenant that had to leave early stays away until its time would have been over, so however hp grows
-and shrinks, changes take a bounded part of the time. Nobody leaves for what all tenants together could not make free,
-nor while the driver does not say what is free: the room may be there already. Nor does a tenant leave that does not fit
-into the host's memory, beside those that are leaving.
+suffices. The same for what tenants that never leave are sure of. A tenant that has come back stays for a minimum time,
+except if one of them waits, or hp grows so fast that it will need the room before. A tenant that had to leave early
+stays away until its time would have been over, so however hp grows and shrinks, changes take a bounded part of the
+time. Nobody leaves for what all tenants together could not make free, nor while the driver does not say what is free:
+the room may be there already. Nor does a tenant leave that does not fit into the host's memory, beside those that are
+leaving.
 
 Who comes back: a tenant for which enough is free at this moment, beside the reserve, a margin, what those who are
 here may still take, and what hp will take while the tenant stays, if hp grows at this time. The first is the one that
@@ -52,6 +53,7 @@ class _Deciding:
         self._gpus = {gpu: Balance(gpu, room, on[gpu], self._movable) for gpu, room in view.cards.items()}
         self._leave, self._back = list[str](), list[str]()
         self._hopeless, self._helpless, self._stuck = set[str](), set[str](), set[str]()
+        self._unpayable = set[str]()
 
     def wishes(self) -> Wishes:
         for tenant in self._view.tenants:
@@ -63,7 +65,7 @@ class _Deciding:
                 self._make_wait(gpu, balance)
                 self._turn_away(gpu, balance)
         self._let_back()
-        sets = map(frozenset, (self._helpless, self._hopeless, self._stuck))
+        sets = map(frozenset, (self._helpless, self._hopeless, self._unpayable, self._stuck))
         return Wishes(tuple(self._leave), tuple(self._back), *sets)
 
     def _choose(self, tenant: Tenant) -> None:
@@ -95,12 +97,16 @@ class _Deciding:
     def _make_room(self, gpu: str, balance: Balance) -> None:
         movable = [each for each in balance.here.values() if gpu in each.held and each.name in self._movable]
         # Nobody leaves for what hp was given: it was free, and hp may have taken it already. If not, hp asks again.
-        if balance.wished > balance.soon + sum(each.frees(gpu) for each in movable) + balance.returning:
+        most = balance.soon + sum(each.frees(gpu) for each in movable) + balance.returning
+        if balance.wished > most:
             self._hopeless.add(gpu)
             balance.wished = 0
+        if balance.owed > most - balance.wished:
+            self._unpayable.add(gpu)
+            balance.owed = 0
         self._until(gpu, balance, balance.reserved, [each for each in movable if self._is_due(balance, each)])
-        if balance.wished:
-            self._until(gpu, balance, balance.wished, movable)
+        if balance.wished or balance.owed:
+            self._until(gpu, balance, balance.wished + balance.owed, movable)
 
     def _is_due(self, balance: Balance, tenant: Tenant) -> bool:
         """Return whether it leaves for the reserve."""

@@ -37,8 +37,8 @@ class GpuRoom:
 
     def __init__(self, shared_gpu: SharedGpu, settings: AgentSettings) -> None:
         self._shared_gpu, self._settings = shared_gpu, settings
-        self.wishes, self.cramped = RoomWishes(), RoomWishes()
-        """ What clients of hp wait for, and what those of tenants do. """
+        self.wishes, self.cramped, self.owed = RoomWishes(), RoomWishes(), RoomWishes()
+        """ What clients of hp wait for, those of tenants that leave, and others that are sure of what they want. """
         self._reserve = Reserve(settings.parking_reserve_mib * _MIB)
         self._answer: tuple[int | None, float, int] = None, float("-inf"), 0
         """ What is free, when the driver was asked, and what hp had taken then. """
@@ -56,7 +56,7 @@ class GpuRoom:
         self.free_for_hp: int | None = None
         """ What was free at the last decision, less what hp has taken since and those who come back will take. """
         self.free_for_tenants: int | None = None
-        """ The same less what is kept for hp. """
+        """ The same less what is kept for hp, and for those that are sure of it. """
         self.returning = 0
         """ What was announced last. """
         before = shared_gpu.parking
@@ -136,6 +136,16 @@ class GpuRoom:
         return sum(each.left_bytes for each in away if not each.is_asked)
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for room."""
+        return bool(self.wishes.wished or self.cramped.wished or self.owed.wished)
+
+    @property
+    def free_for_owed(self) -> int | None:
+        """What was free at the last decision for those that are sure of it: all but what hp waits for."""
+        return None if self.free_for_hp is None else self.free_for_hp - self.wishes.kept() - self.wishes.wished
+
+    @property
     def has_hp(self) -> bool:
         """Whether hp has processes here."""
         return bool(self._shared_gpu.living_hp)
@@ -147,8 +157,8 @@ class GpuRoom:
     def look(self, now: float, tenants: Iterable[Present]) -> None:
         """Learn how much hp needs. `tenants`: all that have slots here."""
         here = list(tenants)
-        self.wishes.forget(now)
-        self.cramped.forget(now)
+        for each in (self.wishes, self.cramped, self.owed):
+            each.forget(now)
         self._hp_held = self._held_by_hp()
         self._look_at_restored(any(each.known.place is Place.RETURNING for each in here))
         slots = self._hp_slots()
@@ -181,16 +191,19 @@ class GpuRoom:
             reserve=self.reserve,
             margin=self._settings.parking_margin_mib * _MIB,
             wished=self.wishes.wished,
-            kept=self.wishes.kept(),
+            kept=self.wishes.kept() + self.owed.kept(),
             grown=self.grown,
             restored=self._restored,
             promised=self._promised(tenants),
+            owed=self.owed.wished,
             rate=self._reserve.rate,
             most=self._most,
             has_hp=self.has_hp,
         )
 
-    def decided(self, asked: float, coming: int, seen: Room, hopeless: bool, helpless: Collection[Client]) -> None:
+    def decided(
+        self, asked: float, coming: int, seen: Room, hopeless: bool, unpayable: bool, helpless: Collection[Client]
+    ) -> None:
         """Note the result of a decision, for clients that ask again.
 
         Args:
@@ -198,15 +211,18 @@ class GpuRoom:
             coming: what those who come back have yet to take, in bytes.
             seen: what was decided upon.
             hopeless: nobody can make the room that hp waits for.
+            unpayable: nobody can make the room that is owed.
             helpless: the clients of tenants whose allocations can never find room.
         """
         self.free_for_hp = None if seen.free is None else seen.free - coming - seen.grown
-        kept = seen.reserve + seen.promised + seen.kept + seen.wished
+        kept = seen.reserve + seen.promised + seen.owed + seen.kept + seen.wished
         self.free_for_tenants = None if self.free_for_hp is None else self.free_for_hp - kept
         if self._answer[1] >= asked:
-            self.wishes.decided = self.cramped.decided = asked
+            self.wishes.decided = self.cramped.decided = self.owed.decided = asked
         if hopeless:
             self.wishes.give_up()
+        if unpayable:
+            self.owed.give_up()
         self.cramped.refuse(helpless)
 
     def announce(self, coming: int) -> None:

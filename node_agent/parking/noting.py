@@ -85,4 +85,5 @@ def note_result(
         coming = max(0, sum(each.coming.get(uuid, 0) for each in view.tenants) - card.restored)
         coming += sum(each.held.get(uuid, 0) for each in view.tenants if each.name in wishes.back) + cards[uuid].unseen
         cards[uuid].announce(coming)
-        cards[uuid].decided(asked, coming, card, uuid in wishes.hopeless, helpless)
+        hopeless, unpayable = uuid in wishes.hopeless, uuid in wishes.unpayable
+        cards[uuid].decided(asked, coming, card, hopeless, unpayable, helpless)

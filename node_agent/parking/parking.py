@@ -268,7 +268,7 @@ class Parking:
 
     def _seconds(self, now: float) -> float:
         """Return the time until the next look."""
-        if any(room.wishes.wished or room.cramped.wished for room in self._cards.values()):
+        if any(room.is_awaited for room in self._cards.values()):
             return _WAITING_SECONDS
         has_hp = any(room.has_hp for room in self._cards.values())
         if self._cards.keys() - self._decided_on.keys() or (has_hp and self._moving):
@@ -315,4 +315,4 @@ class Parking:
 
 def _is_urgent(room: GpuRoom) -> bool:
     """Return whether somebody waits for room on a GPU, or hp has grown there."""
-    return bool(room.wishes.wished or room.cramped.wished or room.grows())
+    return room.is_awaited or room.grows()

@@ -1,8 +1,9 @@
 """Answers a client whose allocation found no room on its GPU, although the client's credit suffices.
 
 A client asks also before an allocation while others come back, so that it takes none of their room. One of a be slot
-that does not park asks only then. It gets what the slot is sure of and what is free beside the others. It cannot leave
-to wait for its turn, so no more is made free for it: it waits until the others are back, and then takes what it finds.
+that does not park gets then what the slot is sure of and what is free beside the others. It cannot leave to wait for
+its turn, so no more is made free for it: it waits until the others are back, and then takes what it finds. At other
+times it waits for what the slot is sure of and others have borrowed.
 """
 
 import time
@@ -38,16 +39,22 @@ def answer(client: Client, size: int, room: GpuRoom, tenants: Collection[Present
     """
     is_hp = client.role is layout.Role.HP
     parks = client.slot.memory_sharing.parks
-    may_wait = client.slot.grant.memory_wait_ns if is_hp else parks or room.returning
+    may_wait = client.slot.grant.memory_wait_ns or (not is_hp and (parks or room.returning))
     if not may_wait or not room.is_granted(client, size):
         return CreditAnswer.NO, Wait.AS_USUAL
     now = time.monotonic()
     if not is_hp and not parks:
-        fits = _fits_beside_returns(client, size, room, tenants, now)
-        return CreditAnswer.YES if fits else CreditAnswer.LATER, Wait.AS_USUAL
-    if not is_hp and any(each.known.place is not Place.HERE and client.slot in each.slots for each in tenants):
+        if room.returning:
+            fits = _fits_beside_returns(client, size, room, tenants, now)
+            return CreditAnswer.YES if fits else CreditAnswer.LATER, Wait.AS_USUAL
+        if not _is_sure(client.slot, size, tenants):
+            return CreditAnswer.NO, Wait.AS_USUAL
+    elif not is_hp and any(each.known.place is not Place.HERE and client.slot in each.slots for each in tenants):
         return CreditAnswer.LATER, Wait.AS_USUAL
-    wishes, free = (room.wishes, room.free_for_hp) if is_hp else (room.cramped, room.free_for_tenants)
+    if is_hp:
+        wishes, free = room.wishes, room.free_for_hp
+    else:
+        wishes, free = (room.cramped, room.free_for_tenants) if parks else (room.owed, room.free_for_owed)
     wish, is_new = wishes.note(client, size, now, may_be_first=bool(room.returning))
     wait = (Wait.NOT_AT_ALL if is_hp else Wait.SHORTLY) if is_new else Wait.AS_USUAL
     return wishes.answer(wish, free, now), wait

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Collection, Iterable, Mapping
 
-from orion.hook import layout
 from orion.node_agent.clients.client import listed_held_mib
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.parking.answers import Verdict
@@ -34,11 +33,10 @@ def show(now: float, cards: Mapping[str, GpuRoom], tenants: Collection[Present],
     for shared_gpu in gpus:
         room = cards.get(shared_gpu.gpu.uuid)
         shared_gpu.parking = shared_gpu.parking.at_rest() if room is None else room.shown()
-        of_hp = [slot for slot in shared_gpu.slots.values() if slot.role is layout.Role.HP]
-        waits = room is not None and any(slot.grant.memory_wait_ns for slot in of_hp)
-        leaving = _leaving_mib(now, shared_gpu, tenants) if waits else 0
-        for slot in of_hp:
-            slot.page.set_leaving(leaving if slot.grant.memory_wait_ns else 0)
+        waiting = [slot for slot in shared_gpu.slots.values() if slot.grant.memory_wait_ns]
+        leaving = _leaving_mib(now, shared_gpu, tenants) if room is not None and waiting else 0
+        for slot in waiting:
+            slot.page.set_leaving(leaving)
         for slot in shared_gpu.slots.values():
             if slot not in shown and slot.parking.state:
                 slot.parking.clear()

@@ -41,6 +41,8 @@ class Room:
     """ What those who come back have taken already, although the driver does not list it for them yet. """
     promised: int = 0
     """ What tenants that never leave are sure of, beyond what they hold. """
+    owed: int = 0
+    """ What such tenants wait for now, and are sure of. """
     rate: float = 0.0
     """ What hp takes a second at this time. """
     most: int = 0
@@ -171,5 +173,7 @@ class Wishes:
     """ The tenants whose allocations can never find room. """
     hopeless: frozenset[str] = field(default_factory=frozenset)
     """ The GPUs on which nobody can make the room that hp waits for. """
+    unpayable: frozenset[str] = field(default_factory=frozenset)
+    """ Those on which nobody can make the room that is owed. """
     stuck: frozenset[str] = field(default_factory=frozenset)
     """ The tenants that are away and find no room, although no hp needs it: others keep it that do not leave. """

@@ -130,9 +130,8 @@ class Slot:
         if sharing == self.memory_sharing:
             return False
         self.memory_sharing = sharing
-        wait_ns = sharing.wait_ms * 1_000_000
         shared: dict[str, Any] = {
-            "memory_wait_ns": wait_ns,
+            "memory_wait_ns": sharing.patience_ns(self.role),
             "parks": sharing.parks,
             "unified": self._unified(sharing),
             "memory_request_bytes": sharing.request_bytes if sharing.unified else 0,

@@ -68,6 +68,47 @@ def test_hp_sees_as_free_what_others_would_leave(full: Machine) -> None:
     hp.must(f"alloc {int(0.95 * hp.do('room').result)}")
 
 
+def sure(machine: Machine, slot: str, mib: int) -> None:
+    machine.agent.set_grant(machine.uuids[0], slot, memory_limit_bytes=mib * MIB, memory_request_bytes=mib * MIB)
+
+
+def test_who_borrows_leaves_for_what_a_slot_that_does_not_park_is_sure_of(full: Machine) -> None:
+    be = tenant(full, "be-0", GPU)
+    sure(full, "be-1", 2000)
+    other = full.start("be-1")
+    eventually(lambda: other.do("room").result == 2000 * MIB, "what others would leave counts as free")
+    other.must(f"alloc {1900 * MIB}")
+    assert state(be) == ParkingState.PARKED
+    other.kill()
+    be.must("run 2 100", 60)
+
+
+def test_who_borrows_leaves_for_the_context_of_a_slot_that_does_not_park(crowded: Machine) -> None:
+    be = crowded.start("be-0")
+    be.must(f"alloc {3700 * MIB}")
+    sure(crowded, "be-2", 2000)
+    other = crowded.start_in(crowded.client_root("be-2"))
+    other.must("init 0")
+    other.must(f"alloc {1500 * MIB}")
+    other.kill()
+    be.must("run 2 100", 60)
+
+
+def test_nobody_leaves_for_what_a_slot_that_does_not_park_is_not_sure_of(full: Machine) -> None:
+    be = tenant(full, "be-0", 3000)
+    full.agent.set_grant(full.uuids[0], "be-1", memory_limit_bytes=2000 * MIB, memory_request_bytes=1000 * MIB)
+    other = full.start("be-1")
+    assert other.do(f"alloc {1900 * MIB}").result == OUT_OF_MEMORY
+    assert state(be) == ParkingState.RUNNING
+
+
+def test_what_nobody_can_leave_fails_soon_also_for_a_slot_that_is_sure_of_it(full: Machine) -> None:
+    tenant(full, "be-0", 1000)
+    full.start("be-2").must(f"alloc {2800 * MIB}")
+    sure(full, "be-1", 2000)
+    assert full.start("be-1").do(f"alloc {1900 * MIB}", SOON).result == OUT_OF_MEMORY
+
+
 def test_without_a_wait_hp_fails_at_once(full: Machine) -> None:
     be = tenant(full, "be-0", 3000)
     hp = hp_that_waits(full, wait_ms=0)

@@ -29,6 +29,24 @@ def test_nobody_leaves_for_hp_while_the_driver_does_not_say_what_is_free() -> No
     assert decide(replace(unknown, tenants=(replace(here, is_wished_away=True),))).leave == ("a",)
 
 
+def test_who_borrows_leaves_for_what_others_are_sure_of_also_before_it_has_stayed() -> None:
+    returned = tenant("a", Place.HERE, 3, has_returned=True, change_seconds=100)
+    assert decide(view(0, returned, owed=2)).leave == ("a",)
+    assert decide(view(0, returned, tenant("b", Place.HERE, 2), wished=2, owed=3)).leave == ("b", "a")
+
+
+def test_nobody_leaves_for_what_others_are_sure_of_if_it_cannot_be_beside_what_hp_waits_for() -> None:
+    here = tenant("a", Place.HERE, 3)
+    assert decide(view(1, here, owed=5)) == Wishes(unpayable=frozenset({A}))
+    assert decide(view(0, here, wished=2, owed=2)) == Wishes(("a",), unpayable=frozenset({A}))
+
+
+def test_nobody_comes_back_to_what_others_wait_for_who_are_sure_of_it() -> None:
+    away = tenant("a", Place.AWAY, 3)
+    assert decide(view(4, away, owed=1)).back == ("a",)
+    assert decide(view(4, away, owed=2)).back == ()
+
+
 def test_room_that_is_already_being_made_is_not_made_twice() -> None:
     assert decide(view(0, tenant("a", Place.LEAVING, 3), tenant("b", Place.HERE, 3), wished=2)).leave == ()
 

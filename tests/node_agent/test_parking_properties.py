@@ -39,7 +39,9 @@ def tenants(draw: st.DrawFn) -> Tenant:
 
 RATES = st.just(0.0) | st.floats(0, 2 * GIB)
 MOST = st.just(0) | AMOUNTS
-CARDS = st.builds(Room, st.none() | AMOUNTS, *[AMOUNTS] * 5, RATES, MOST, st.booleans())
+CARDS = st.builds(
+    Room, st.none() | AMOUNTS, *[AMOUNTS] * 5, rate=RATES, most=MOST, has_hp=st.booleans(), promised=MOST, owed=MOST
+)
 VIEWS = st.builds(
     View,
     now=st.floats(1000, 2000),
@@ -60,7 +62,8 @@ def test_what_holds_for_every_view(seen: View) -> None:
         assert not leaving.is_hp
         assert seen.now >= leaving.refused_until
         stayed = seen.now - leaving.since >= seen.stay_factor * leaving.change_seconds
-        waits = any(seen.cards[gpu].wished or seen.cards[gpu].rate for gpu in leaving.gpus)
+        cards = [seen.cards[gpu] for gpu in leaving.gpus]
+        waits = any(card.wished or card.owed or card.rate for card in cards)
         assert not leaving.has_returned or stayed or waits or leaving.is_wished_away or leaving.is_new
         assert leaving.is_wished_away or any(seen.cards[gpu].free is not None for gpu in seen.cards)
     for name in wishes.back:

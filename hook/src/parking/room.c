@@ -30,9 +30,8 @@ ORION_PART(room_requests)
 /* For how long an allocation waits on this GPU at most; 0: not at all. */
 static uint64_t patience(const struct orion_gpu *gpu)
 {
-    uint32_t role = atomic_load(&gpu->role);
-    if (role == ORION_ROLE_HP) return orion_gpu_grant(gpu)->memory_wait_ns;
-    return role == ORION_ROLE_BE && orion_gpu_grant(gpu)->parks ? BE_WAIT_NS : 0;
+    const struct orion_grant *grant = orion_gpu_grant(gpu);
+    return atomic_load(&gpu->role) == ORION_ROLE_BE && grant->parks ? BE_WAIT_NS : grant->memory_wait_ns;
 }
 
 /* The same while others come back. hp that does not wait takes what is free. */

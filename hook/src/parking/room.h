@@ -1,6 +1,7 @@
 /* Room on a full GPU, for an allocation that the driver has refused for lack of memory although the grant allows it: the agent
- * has best-effort processes leave (parking/parking.h) for hp. A best-effort process that may be parked leaves itself, and comes
- * back in its turn, with room for what it needs; the allocation waits meanwhile, outside of the driver. */
+ * has best-effort processes leave (parking/parking.h) for hp, and for what a slot that does not park is sure of. A best-effort
+ * process that may be parked leaves itself, and comes back in its turn, with room for what it needs; the allocation waits
+ * meanwhile, outside of the driver. */
 #ifndef ORION_ROOM_H
 #define ORION_ROOM_H
 
@@ -8,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* True: try again, there may be room now. hp waits for at most the grant's memory_wait_ns in all, a best-effort process for 30 s
- * of the time in which it is on the GPU. *until is 0 before the first call of an allocation. */
+/* True: try again, there may be room now. One that parks waits for 30 s of the time in which it is on the GPU, others
+ * for at most the grant's memory_wait_ns in all. *until is 0 before the first call of an allocation. */
 bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until);
 
 /* The waiting of one context; all zero: it has not begun. */
