@@ -35,6 +35,13 @@ def test_who_borrows_leaves_for_what_others_are_sure_of_also_before_it_has_staye
     assert decide(view(0, returned, tenant("b", Place.HERE, 2), wished=2, owed=3)).leave == ("b", "a")
 
 
+def test_who_borrows_leaves_so_that_others_who_are_sure_of_memory_do_not_take_what_is_kept_for_hp() -> None:
+    small, large = (tenant(f"of {size}", Place.HERE, size, has_returned=True, change_seconds=100) for size in (2, 3))
+    assert decide(view(0, small, large, owed=2)).leave == ("of 2",)
+    assert decide(view(0, small, large, owed=2, reserve=1)).leave == ("of 3",)
+    assert decide(view(0, small, owed=2, reserve=1)).leave == ("of 2",)
+
+
 def test_nobody_leaves_for_what_others_are_sure_of_if_it_cannot_be_beside_what_hp_waits_for() -> None:
     here = tenant("a", Place.HERE, 3)
     assert decide(view(1, here, owed=5)) == Wishes(unpayable=frozenset({A}))
