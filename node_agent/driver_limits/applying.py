@@ -19,6 +19,7 @@ from orion.node_agent.driver_limits.interface import LimitsMemory
 from orion.node_agent.gpus.asking import Questions
 from orion.node_agent.pacing.tolerating import Tolerating
 from orion.node_agent.sharing.served import ServedGpu
+from orion.node_agent.slots.slot import Slot
 
 _LOOK_SECONDS = _ANSWER_SECONDS = 1.0
 _AGAIN_SECONDS = 30.0
@@ -93,11 +94,17 @@ def _held(served: ServedGpu) -> list[_Held]:
     """Return the slots that pods hold."""
     shared_gpu = served.shared_gpu
     return [
-        _Held(slot.name, holder, slot.grant.memory_limit_bytes,
+        _Held(slot.name, holder, _limit(slot),
               frozenset(client.process_id for client in shared_gpu.of_slot(slot)))
         for slot in shared_gpu.slots.values()
         if (holder := slot.claim.uid if slot.claim is not None else slot.holder)
     ]  # fmt: skip
+
+
+def _limit(slot: Slot) -> int:
+    """Return a slot's limit; 0: none. Processes that are away come back with all that they have left."""
+    limit = slot.grant.memory_limit_bytes
+    return max(limit, slot.parking.left_bytes) if limit else 0
 
 
 class _Limits:

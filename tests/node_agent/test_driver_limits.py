@@ -61,7 +61,8 @@ class World:
 
     def slot(self, name: str, holder: str, limit: int) -> Any:
         grant = SimpleNamespace(memory_limit_bytes=limit)
-        self._slots[name] = SimpleNamespace(name=name, holder=holder, claim=None, grant=grant)
+        parking = SimpleNamespace(left_bytes=0)
+        self._slots[name] = SimpleNamespace(name=name, holder=holder, claim=None, grant=grant, parking=parking)
         return self._slots[name]
 
     def joins(self, slot: Any, process_id: int, container: str = "") -> None:
@@ -114,6 +115,16 @@ async def test_a_limit_that_is_taken_off_the_share_is_removed(world: World) -> N
     await world.look()
     slot.grant.memory_limit_bytes = 0
     assert await world.look() == {}
+
+
+async def test_processes_that_are_away_can_come_back_also_if_the_limit_was_lowered_meanwhile(world: World) -> None:
+    slot = world.slot("be-0", "n/p", 2 * GIB)
+    world.joins(slot, 7, "a")
+    await world.look()
+    slot.parking.left_bytes, slot.grant.memory_limit_bytes = 2 * GIB - 1, GIB
+    assert await world.look() == {"a": 2 * GIB - 1}
+    slot.parking.left_bytes = 0
+    assert await world.look() == {"a": GIB}
 
 
 async def test_a_limit_that_was_taken_off_while_no_agent_ran_is_removed_once(world: World) -> None:
