@@ -29,7 +29,10 @@ def test_threads_run_on_all_cpus_of_the_process(machine: Machine) -> None:
     """A program may tie the thread that launches to one CPU, also before it first uses the GPU."""
     cpus = os.sched_getaffinity(0)
     assert len(cpus) > 1, "this test needs two CPUs"
-    for slot, names in (("hp-0", {"orion", "orion-drain"}), ("be-0", {"orion", "orion-valve", "orion-reap"})):
+    for slot, names in (
+        ("hp-0", {"orion", "orion-drain"}),
+        ("be-0", {"orion", "orion-valve", "orion-reap", "orion-park"}),
+    ):
         client = machine.start_in(machine.client_root(slot))
         client.must("touch 0")  # the hook is loaded
         os.sched_setaffinity(client.pid, {min(cpus)})

@@ -92,6 +92,26 @@ def test_a_parked_process_holds_nothing_and_computes_on_when_it_is_back(parking:
     assert len(be.said) == 1
 
 
+def test_an_idle_process_leaves_also_if_its_slot_parks_only_since_it_computed(machine: Machine) -> None:
+    be = machine.start("be-0")
+    be.must(f"alloc {HELD * MIB}")
+    be.must("run 2 100")
+    parking = ParkingSlot(machine)
+    parking.leaves(be)
+    parking.returns(be)
+
+
+def test_an_idle_process_leaves_also_if_it_has_joined_late(bare_machine: Machine) -> None:
+    be = bare_machine.start_in(bare_machine.client_root("be-0"))
+    be.must("init 0")
+    be.must(f"alloc {HELD * MIB}")
+    bare_machine.start_agent()
+    parking = ParkingSlot(bare_machine)
+    bare_machine.until_joined(be)
+    parking.leaves(be)
+    parking.returns(be)
+
+
 def test_a_process_that_has_only_allocated_leaves(parking: ParkingSlot) -> None:
     be = parking.machine.start_in(parking.root)
     be.must("init 0")

@@ -15,9 +15,11 @@
 #include "system/system.h"
 
 #define POLL_NS (250 * ORION_MILLISECOND)
+#define AWAIT_NS (3600 * ORION_SECOND)
 #define UNKNOWN_NS (20 * ORION_SECOND) /* for an agent that does not know ORION_HELLO_IS_AWAY to say what the process shall do */
 
 struct orion_parking {
+    _Atomic uint32_t awaits;               /* 1: a thread waits until a slot parks, and is the parker then */
     _Atomic uint32_t thread;               /* the parker's thread id; 0: it has not begun */
     _Atomic uint32_t away;                 /* 1: the process has left, and the parker knows */
     _Atomic uint32_t ends;                 /* 1: the process exits */
@@ -165,15 +167,31 @@ static void *park(void *argument)
     return NULL;
 }
 
-/* Nobody knows yet whether the slot parks. A thread that begins later would have no thread of the program to start it, if the
- * program only allocates. */
-static void *await_join_and_park(void *argument)
+static bool has_a_slot_that_parks(struct orion_process *process)
 {
+    ORION_EACH_GPU(gpu, process)
+        if (atomic_load(&gpu->role) == ORION_ROLE_BE && orion_gpu_grant(gpu)->parks) return true;
+    return false;
+}
+
+/* A process may join late, and a slot may park only later. A thread that begins then would have no thread of the program to start
+ * it, if the program only allocates, or does nothing. */
+static void *await_and_park(void *argument)
+{
+    uint32_t notifier, none = 0;
     struct orion_gpu *gpu = argument;
+    struct orion_process *process = orion_the_process;
     orion_gpu_await_join(gpu);
-    if (atomic_load(&gpu->role) == ORION_ROLE_BE && orion_gpu_grant(gpu)->parks) return park(orion_the_process);
-    atomic_store(&orion_the_process->parks, 0);
-    return NULL;
+    if (has_a_slot_that_parks(process)) return park(process);
+    prctl(PR_SET_NAME, "orion-park", 0, 0, 0);
+    atomic_store(&process->parks, 0);
+    if (atomic_load(&gpu->role) == ORION_ROLE_HP) {
+        atomic_store(&orion_parking(process)->awaits, 0);
+        return NULL;
+    }
+    while (notifier = atomic_load(&process->parking_notifier), !has_a_slot_that_parks(process))
+        orion_futex_wait(&process->parking_notifier, notifier, AWAIT_NS, false);
+    return atomic_compare_exchange_strong(&process->parks, &none, 1) ? park(process) : NULL; /* a launch has started another one */
 }
 
 /* -- For the program's threads --------------------------------------------------------------------------------------- */
@@ -186,7 +204,14 @@ void orion_parking_start(struct orion_process *process, const struct orion_gpu *
 
 void orion_parking_start_once_joined(struct orion_process *process, struct orion_gpu *gpu)
 {
-    orion_thread_spawn_once(&process->parks, await_join_and_park, gpu);
+    uint32_t none = 0;
+    struct orion_parking *parking = orion_parking(process);
+    if (atomic_exchange(&parking->awaits, 1)) return;
+    if (atomic_compare_exchange_strong(&process->parks, &none, 1)) { /* else a parker runs */
+        if (orion_thread_spawn(await_and_park, gpu) == 0) return;
+        atomic_store(&process->parks, 0);
+    }
+    atomic_store(&parking->awaits, 0);
 }
 
 /* Some programs end threads that they do not know. Nobody else would let the waiting launches go. */

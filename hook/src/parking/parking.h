@@ -25,7 +25,7 @@ struct orion_process;
 /* Starts the parker if the slot of the GPU parks, unless it runs. Called by a thread of the program. */
 void orion_parking_start(struct orion_process *process, const struct orion_gpu *gpu);
 
-/* The same when the GPU's join is still under way: decides when it has succeeded or failed. */
+/* The same when the GPU's join is still under way: decides once a slot of the process parks. */
 void orion_parking_start_once_joined(struct orion_process *process, struct orion_gpu *gpu);
 
 /* Waits while the process is away, or leaves. Called by a thread of the program. If the program has ended the parker, which
