@@ -144,6 +144,17 @@ static void the_driver_refuses(void)
     runs_on(7);
 }
 
+static void it_leaves_when_a_capture_has_ended(uint32_t number)
+{
+    atomic_store(&process->captures, 1);
+    SAYS(wish(number), NOTHING, ORION_PARKING_LEAVING);
+    orion_sleep_precisely(300 * ORION_MILLISECOND);
+    CHECK(atomic_load(&state) == CU_PROCESS_STATE_RUNNING);
+    atomic_store(&process->captures, 0);
+    SAYS(number, NOTHING, ORION_PARKING_PARKED);
+    SAYS(wish(number + 1), NOTHING, ORION_PARKING_RUNNING);
+}
+
 static void it_stops_half_way(void)
 {
     atomic_store(&orion_be(gpu)->in_flight_ns, 1000); /* work that does not end */
@@ -330,6 +341,7 @@ int main(void)
     it_leaves_and_comes_back();
     the_driver_refuses();
     it_stops_half_way();
+    it_leaves_when_a_capture_has_ended(51);
     some_memory_keeps_it();
     memory_that_is_shared_at_the_last_moment_keeps_it();
     a_call_keeps_it(23);

@@ -62,13 +62,16 @@ static void reap(struct orion_process *process)
     ORION_EACH_GPU(gpu, process) orion_window_reap(process, gpu);
 }
 
-/* Waits until nothing is in flight. Returns false at `until`, or if the agent has changed its mind. Makes driver calls only if
- * `asks`: while a stop holds work, a call of the program may hold the driver's locks. */
+static bool is_capturing(struct orion_process *process) { return atomic_load(&process->captures) > 0; }
+
+/* Waits until nothing is in flight, and no capture is open: what a capture records is not stopped, so it ends soon. Returns false at
+ * `until`, or if the agent has changed its mind. Makes driver calls only if `asks`: while a stop holds work, a call of the program may
+ * hold the driver's locks. */
 static bool drains(struct orion_process *process, uint64_t until, bool asks, bool (*stops)(struct orion_process *))
 {
-    while (has_work(process)) {
+    for (bool works; (works = has_work(process)) || is_capturing(process);) {
         if (stops(process) || orion_now() >= until) return false;
-        if (asks) reap(process);
+        if (asks && works) reap(process);
         orion_sleep_precisely(STEP_NS);
     }
     return true;
@@ -80,8 +83,7 @@ static struct orion_parking_outcome lock(struct orion_process *process, bool (*s
     CUresult result = orion_driver.cuCheckpointProcessLock((int)getpid(), &most);
     if (result != CUDA_SUCCESS) return went(ORION_PARKING_REASON_LOCK, result);
     /* Now no call of the program runs. A capture that began just before is still open, and memory may have become shared. */
-    enum orion_parking_reason reason =
-        atomic_load(&process->captures) > 0 ? ORION_PARKING_REASON_CAPTURING : orion_parking_refusal(process);
+    enum orion_parking_reason reason = is_capturing(process) ? ORION_PARKING_REASON_CAPTURING : orion_parking_refusal(process);
     if (stops(process)) reason = ORION_PARKING_REASON_BUSY;
     if (reason != ORION_PARKING_REASON_NONE) orion_driver.cuCheckpointProcessUnlock((int)getpid(), NULL);
     return (struct orion_parking_outcome){reason, CUDA_SUCCESS};
@@ -123,6 +125,8 @@ struct orion_parking_outcome orion_parking_leave(struct orion_process *process, 
         bool is_absent = orion_absence_begin(process, orion_now() + CALLS_MOST_NS);
         if (!is_absent) outcome.reason = ORION_PARKING_REASON_LOCK;
         else if (!stops(process)) outcome = copy_out(process, stops);
+    } else if (is_capturing(process) && !stops(process)) {
+        outcome.reason = ORION_PARKING_REASON_CAPTURING;
     }
     if (outcome.reason != ORION_PARKING_REASON_NONE) go_on(process);
     *stopped = outcome.reason == ORION_PARKING_REASON_BUSY && stops(process);
