@@ -3,6 +3,7 @@
 import time
 from collections.abc import Collection, Iterable, Mapping
 
+from orion.hook import layout
 from orion.node_agent.clients.client import listed_held_mib
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.parking.answers import Verdict
@@ -36,7 +37,8 @@ def show(now: float, cards: Mapping[str, GpuRoom], tenants: Collection[Present],
         waiting = [slot for slot in shared_gpu.slots.values() if slot.grant.memory_wait_ns]
         leaving = _leaving_mib(now, shared_gpu, tenants) if room is not None and waiting else 0
         for slot in waiting:
-            slot.page.set_leaving(leaving)
+            gets_all = slot.role is layout.Role.HP or slot.memory_sharing.request_bytes >= slot.grant.memory_limit_bytes
+            slot.page.set_leaving(leaving if gets_all else 0)
         for slot in shared_gpu.slots.values():
             if slot not in shown and slot.parking.state:
                 slot.parking.clear()

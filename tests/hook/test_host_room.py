@@ -98,6 +98,7 @@ def test_nobody_leaves_for_what_a_slot_that_does_not_park_is_not_sure_of(full: M
     be = tenant(full, "be-0", 3000)
     full.agent.set_grant(full.uuids[0], "be-1", memory_limit_bytes=2000 * MIB, memory_request_bytes=1000 * MIB)
     other = full.start("be-1")
+    assert other.do("room").result == (GPU - 3000) * MIB
     assert other.do(f"alloc {1900 * MIB}").result == OUT_OF_MEMORY
     assert state(be) == ParkingState.RUNNING
 
