@@ -77,7 +77,9 @@ def test_what_holds_for_every_view(seen: View) -> None:
         if back:
             assert room.free is not None
             is_alone = len(wishes.back) == 1 and not room.hp_may_grow and not _others(seen, gpu)
-            assert back + coming + room.reserve + room.kept + (0 if is_alone else room.margin) <= room.free
+            owed = 0 if gpu in wishes.unpayable else room.owed
+            kept = room.reserve + room.kept + room.promised + owed + (0 if is_alone else room.margin)
+            assert back + coming + kept <= room.free
     assert decide(seen) == wishes
 
 
