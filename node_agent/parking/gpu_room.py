@@ -136,6 +136,13 @@ class GpuRoom:
         return sum(each.left_bytes for each in away if not each.is_asked)
 
     @property
+    def is_settled(self) -> bool:
+        """Whether it is known who can leave: no client of an earlier agent that parks may still return."""
+        awaited = {each.slot for each in self._shared_gpu.awaited.values()}
+        awaited |= {each.slot.name for each in self._shared_gpu.clients.values() if each.awaits_driver}
+        return not any(slot.memory_sharing.parks for name, slot in self._shared_gpu.slots.items() if name in awaited)
+
+    @property
     def is_awaited(self) -> bool:
         """Whether somebody waits for room."""
         return bool(self.wishes.wished or self.cramped.wished or self.owed.wished)

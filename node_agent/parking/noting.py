@@ -71,7 +71,7 @@ def note_joined(now: float, joined: Iterable[Joined], retry_seconds: float) -> N
 def note_result(
     asked: float, view: View, wishes: Wishes, present: Mapping[str, Present], cards: Mapping[str, GpuRoom]
 ) -> None:
-    """Let the clients that wait for room know what has been decided.
+    """Let the clients that wait for room know what has been decided; not that there will be none while others return.
 
     Args:
         asked: when the driver was asked before the decision, in seconds.
@@ -80,10 +80,11 @@ def note_result(
         present: all tenants, by name.
         cards: all GPUs.
     """
-    helpless = {client for name in wishes.helpless for client in present[name].clients}
+    settled = {uuid for uuid in view.cards if cards[uuid].is_settled}
+    helpless = {client for name in wishes.helpless for client in present[name].clients if client.slot.gpu in settled}
     for uuid, card in view.cards.items():
         coming = max(0, sum(each.coming.get(uuid, 0) for each in view.tenants) - card.restored)
         coming += sum(each.held.get(uuid, 0) for each in view.tenants if each.name in wishes.back) + cards[uuid].unseen
         cards[uuid].announce(coming)
-        hopeless, unpayable = uuid in wishes.hopeless, uuid in wishes.unpayable
+        hopeless, unpayable = uuid in wishes.hopeless & settled, uuid in wishes.unpayable & settled
         cards[uuid].decided(asked, coming, card, hopeless, unpayable, helpless)

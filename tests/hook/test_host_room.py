@@ -124,6 +124,26 @@ def test_what_nobody_can_leave_fails_soon(full: Machine) -> None:
     assert hp.do(f"alloc {2000 * MIB}").result == OUT_OF_MEMORY
 
 
+@pytest.mark.parametrize("slot", ["hp-0", "be-1", "be-2"], ids=["hp", "is sure of it", "parks"])
+def test_an_allocation_waits_until_those_who_can_leave_have_returned_to_the_next_agent(
+    full: Machine, slot: str
+) -> None:
+    be = tenant(full, "be-0", 3000)
+    full.agent.set_grant(full.uuids[0], "hp-0", memory_wait_ms=20_000)
+    sure(full, "be-1", 2000)
+    full.agent.set_grant(full.uuids[0], "be-2", memory_parks=True, memory_limit_bytes=2000 * MIB)
+    os.kill(be.pid, signal.SIGSTOP)
+    other = full.start(slot)
+    full.kill_agent()
+    full.start_agent("--parking-reserve-mib", "0", "--parking-margin-mib", "0", "--parking-stay-factor", "0.5")
+    other.send(f"alloc {1900 * MIB}")
+    assert not other.heard_something(1)
+    os.kill(be.pid, signal.SIGCONT)
+    assert other.answer(60).result == 0
+    other.kill()
+    be.must("run 2 100", 60)
+
+
 def test_only_as_many_leave_as_hp_needs(full: Machine) -> None:
     tenants = [tenant(full, f"be-{number}", 900) for number in range(4)]
     hp = hp_that_waits(full, limit=1000)  # it may not grow further, so nothing is kept free for it
