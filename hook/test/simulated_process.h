@@ -7,13 +7,14 @@
 
 #include "check.h"
 #include "fake_driver.h"
+#include "interposition/resolve.h"
 
 #define MUST(call) CHECK((call) == CUDA_SUCCESS)
 
 static struct orion_process *process;
 static struct orion_gpu *gpu;
 
-static void *find(void *where, const char *name) { return dlsym(where, name); }
+static void *find(void *where, const char *name) { return orion_real_dlsym()(where, name); }
 
 /* Makes the primary context of the first GPU current, as a be client, and loads a text image into it. */
 static CUmodule begin_process(const char *image)
@@ -21,7 +22,7 @@ static CUmodule begin_process(const char *image)
     CUdevice device;
     CUcontext context;
     CUmodule module;
-    orion_driver_fill(find, RTLD_DEFAULT);
+    orion_driver_fill(find, dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD));
     MUST(cuInit(0));
     MUST(cuDeviceGet(&device, 0));
     gpu = fake_gpu_of(device, ORION_ROLE_BE); /* before the context, which would make a GPU with a thread */
