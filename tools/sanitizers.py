@@ -36,7 +36,7 @@ def build_and_run(name: str, build: Path) -> int:
     configure += [f"-DPython3_EXECUTABLE={sys.executable}", f"-DORION_SANITIZE={SANITIZERS[name]}"]
     configure += ["-DORION_TESTS=ON", "-DCMAKE_BUILD_TYPE=Debug"]
     test = [*without_address_randomisation(), "ctest", "--test-dir", str(folder), "--output-on-failure", "-j2"]
-    for command in (configure, ["cmake", "--build", str(folder), "--", "--quiet"], test):
+    for command in (configure, ["cmake", "--build", str(folder), "--target", "c_tests", "--", "--quiet"], test):
         status = subprocess.run(command, env=environment).returncode
         if status != 0:
             return status
