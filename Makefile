@@ -25,6 +25,8 @@ FORMATTED = $(filter-out %/generated/% hook/include/orion/policy.h,$(wildcard $(
 ALONE := env -u MAKEFLAGS
 # Skip compiling at installation: few of the installed modules are imported, and Python compiles these on import.
 INSTALL = $(BIN)/python -m pip install --quiet --no-compile
+# In CI with the options of `make warnings`, so that it finds these objects. A user's compiler may have more warnings.
+STRICT := $(if $(CI),$(addprefix --config-settings=cmake.define.,ORION_STRICT=ON CMAKE_C_COMPILER=cc))
 CONFIGURE = $(BIN)/cmake -G Ninja -DPython3_EXECUTABLE=$(abspath $(BIN)/python) -S hook
 
 export PATH := $(abspath $(BIN)):$(PATH)
@@ -37,6 +39,11 @@ export PYTHONPYCACHEPREFIX := $(BUILD)/bytecode
 # make test KUBERNETES=1.34: the tests' clusters have an earlier Kubernetes.
 export ORION_TEST_KUBERNETES := $(KUBERNETES)
 export MYPY_CACHE_DIR := $(CACHE)/mypy
+# A new checkout has new times of files, so that Ninja compiles all; ccache then finds the objects. They name sources by
+# absolute paths, so builds of one checkout in different folders share them.
+export CMAKE_C_COMPILER_LAUNCHER := $(abspath $(BIN))/ccache
+export CCACHE_DIR := $(CACHE)/ccache
+export CCACHE_NOHASHDIR := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all neighbours check build lint format types layers generated warnings pytest sanitizers \
@@ -142,7 +149,8 @@ generate: $(VENV)/ready $(LINKS) crds  ## Generate all generated files: wrappers
 	PYTHONPATH=build/import $(BIN)/python -m orion.crds.reference
 
 wheel: $(VENV)/ready  ## Build a release wheel in dist/ that loads on glibc 2.17 and later
-	CC="$(abspath tools/cc-glibc-2.17)" $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation \
+	env -u CMAKE_C_COMPILER_LAUNCHER CC="$(abspath tools/cc-glibc-2.17)" \
+	  $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation \
 	  --config-settings=build-dir=$(BUILD)/release --wheel-dir dist .
 	$(BIN)/python tools/check_wheel.py dist/*.whl
 
@@ -176,7 +184,8 @@ $(VENV)/others/ready: pyproject.toml | $(BIN)/python
 # Orion itself, without build isolation: the tools are in the environment, and CMake compiles only what has changed.
 $(VENV)/built: $(VENV)/ready $(SOURCES) $(MODULES)
 	@echo "installing orion-gpu into $(VENV), editable"
-	@$(ALONE) $(INSTALL) --no-build-isolation --config-settings=build-dir=$(BUILD)/editable --editable ".[bench,cluster,plan]"
+	@$(ALONE) $(INSTALL) --no-build-isolation --config-settings=build-dir=$(BUILD)/editable $(STRICT) \
+	  --editable ".[bench,cluster,plan]"
 	@touch $@
 
 # mypy, pyright and editors do not follow import hooks, so they need a folder with the package's name.
