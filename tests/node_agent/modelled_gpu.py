@@ -17,7 +17,7 @@ HANDOVER_NS = 2 * STEP_NS
 """ A slot does nothing for so long after its turn has begun. """
 
 
-@dataclass
+@dataclass(eq=False)
 class Tenant:
     """A slot on the modelled GPU.
 
@@ -116,23 +116,25 @@ def run(
 
 def _send_messages(turns: Turns, tenants: Mapping[str, Tenant], now: int) -> None:
     for name, each in tenants.items():
-        plan = turns.plans.get(name)
-        if not each.is_awake(now) and plan is not None and plan.has_turn(now) and not each.handed_back:
-            each.handed_back = True
-            turns.hand_back(name, now)
-        elif each.is_awake(now) and each.handed_back:
+        awake = each.is_awake(now)
+        if awake and each.handed_back:
             each.handed_back = False
             turns.ask(name, now)
+        elif not awake and not each.handed_back and (plan := turns.plans.get(name)) is not None and plan.has_turn(now):
+            each.handed_back = True
+            turns.hand_back(name, now)
 
 
 def _work(tenants: Mapping[str, Tenant], plans: Mapping[str, Plan], now: int, time_ns: int) -> None:
     working = []
     for name, each in tenants.items():
+        if not each.is_awake(now):
+            continue
         plan = plans.get(name)
         has_turn = plan is None or (plan.has_turn(now) and not plan.begun(now - each.handover_ns, now + 1))
-        if has_turn and each.is_awake(now) and each.piece_ns:
+        if has_turn and each.piece_ns:
             each.running_until_ns = max(each.running_until_ns, now + each.piece_ns)
-        if not each.stopped and each.is_awake(now) and (has_turn or now < each.running_until_ns):
+        if not each.stopped and (has_turn or now < each.running_until_ns):
             working.append(each)
     for each in tenants.values():
         each.use(time_ns // len(working) if each in working else 0, now)

@@ -62,11 +62,11 @@ class Tenant:
         self.left_ns = self.kernel_ns or STEP_NS
         return True
 
-    def compute(self, time_ns: int, now: int, in_turn: bool) -> None:
-        self.ran_on_ns += 0 if in_turn else time_ns
-        self.used.append(self.used[-1] + time_ns)
-        self.left_ns -= time_ns
-        if time_ns and self.left_ns <= 0:
+    def compute(self, now: int, in_turn: bool) -> None:
+        self.ran_on_ns += 0 if in_turn else STEP_NS
+        self.used.append(self.used[-1] + STEP_NS)
+        self.left_ns -= STEP_NS
+        if self.left_ns <= 0:
             self.reported_ns += self.kernel_ns or STEP_NS
             self.pauses_until_ns = now + self.pause_ns
 
@@ -102,23 +102,27 @@ def run(tenants: dict[str, Tenant], seconds: int, hp: Hp | None = None) -> None:
     turns, dice, hp = Turns(), random.Random(1), hp or Hp()
     now = looked = next_look = 1_000_000 * MS
     holder, since = "", 0
+    pausing = {name: each for name, each in tenants.items() if each.pause_ns}
     for _ in range(seconds * SECOND):
         if now >= next_look:
             closed = hp.closed_since(looked, now)
             left = 1 - sum(end - begin for begin, end in closed) / max(1, now - looked)
             turns.look(now, left, {name: each.demand(now) for name, each in tenants.items()}, closed=closed)
             looked, next_look = now, now + 25 * MS + dice.randrange(3 * MS)
-        for name, each in tenants.items():
+        for name, each in pausing.items():
             _tell(turns, name, each, now)
-        waits = hp.works(now, dice)
-        working = [name for name, each in tenants.items() if each.works(turns.plans.get(name), now, not waits)]
+        waits, plans = hp.works(now, dice), turns.plans
+        working = [name for name, each in tenants.items() if each.works(plans.get(name), now, not waits)]
         working += ["hp"] * waits
         if working and (holder not in working or now - since >= SLICE_NS):
             after = working.index(holder) + 1 if holder in working else 0
             holder, since = working[after % len(working)], now
         for name, each in tenants.items():
-            plan = turns.plans.get(name)
-            each.compute(STEP_NS if working and name == holder else 0, now, plan is None or plan.has_turn(now))
+            if working and name == holder:
+                plan = plans.get(name)
+                each.compute(now, plan is None or plan.has_turn(now))
+            else:
+                each.used.append(each.used[-1])
         hp.compute(waits, STEP_NS if waits and holder == "hp" else 0, now)
         now += STEP_NS
 
@@ -126,7 +130,7 @@ def run(tenants: dict[str, Tenant], seconds: int, hp: Hp | None = None) -> None:
 def _tell(turns: Turns, name: str, tenant: Tenant, now: int) -> None:
     """Let a slot that pauses hand back its turn, and ask for one when it has work again."""
     plan = turns.plans.get(name)
-    if plan is None or not tenant.pause_ns or tenant.left_ns > 0:
+    if plan is None or tenant.left_ns > 0:
         return
     if now < tenant.pauses_until_ns:
         turns.hand_back(name, now)

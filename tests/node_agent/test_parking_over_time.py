@@ -78,7 +78,9 @@ class Card:
                 self.here[name] += seconds
                 here[name] = seconds
         read = clocks(self.tenants.values(), here, FACTOR)
-        self.tenants = {name: replace(each, clock=read[name]) for name, each in self.tenants.items()}
+        for name, each in self.tenants.items():
+            if each.clock != read[name]:  # most clocks stand still, and a new tenant costs as much as a decision
+                self.tenants[name] = replace(each, clock=read[name])
         seen = tuple(self.tenants.values())
         away = sum(each.held[A] for each in seen if each.place in (Place.AWAY, Place.RETURNING))
         wishes = decide(View(self.now, {A: self.room()}, seen, FACTOR, host={A: self.host - away}))
