@@ -77,7 +77,7 @@ class ApiServer:
             total = attempt_s + access.log_in.limit_s
             self._timeout = aiohttp.ClientTimeout(total=total, connect=attempt_s, sock_read=attempt_s)
         self._session: aiohttp.ClientSession | None = None
-        self._opens, self._holds = self, _always
+        self._opens, self._holds = self, _always  # a copy uses the session of the one that it was made from
 
     def only_while(self, holds: Callable[[], bool]) -> "ApiServer":
         """Return the same API server for requests that are tried again only while `holds()` is true.

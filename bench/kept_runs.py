@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from orion.bench import raw_data
 from orion.errors import Invalid
@@ -30,7 +30,7 @@ def claim(folder: Path, settings: Mapping[str, BaseModel], **measured: Any) -> N
         path = folder / f"{name}.json.gz"
         if path.exists() and not _is_of(path, setting, measured):
             raise Invalid(
-                f"{path} is damaged, or of another setting of this name, so its run cannot be reused: give another "
+                f"{path} is damaged, or of another scenario or kind of GPU, so its run cannot be reused: give another "
                 "--output, or remove that file"
             )
 
@@ -39,6 +39,6 @@ def _is_of(path: Path, setting: BaseModel, measured: Mapping[str, Any]) -> bool:
     try:
         run = raw_data.read(path)
         same = type(setting).model_validate(run["setting"]) == setting
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error, ValidationError):
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error):
         return False
     return same and all(run.get(field, value) == value for field, value in measured.items())

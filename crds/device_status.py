@@ -254,9 +254,10 @@ class GPUDeviceStatus(Model):
     @classmethod
     def read_known(cls, plain: Any) -> Self:
         """Return the model without the fields and rows that this version cannot read: a later agent wrote them."""
-        kept: dict[str, Any] = {}
-        if cls._is_known(plain):
+        try:
             return cls.read(plain)
+        except Unreadable:
+            kept: dict[str, Any] = {}
         for name, value in plain.items() if isinstance(plain, dict) else ():
             if isinstance(value, list):
                 value = [row for row in value if cls._is_known({name: [row]})]

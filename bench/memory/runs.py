@@ -40,8 +40,7 @@ def run(scenario: Scenario, folder: Path, simulated: bool, only: str | None, say
         Unavailable: there is no GPU, or a process has failed.
     """
     check_only([setting.name for setting in scenario.settings], only)
-    wanted = {setting.name: setting for setting in scenario.settings if only in (None, setting.name)}
-    kept_runs.claim(folder, wanted, simulated=simulated)
+    kept_runs.claim(folder, {setting.name: setting for setting in scenario.settings}, simulated=simulated)
     for setting in scenario.settings:
         path = folder / f"{setting.name}.json.gz"
         if path.exists() or only not in (None, setting.name):

@@ -47,7 +47,7 @@ def run(
     check_only([setting.name for setting in scenario.settings], only)
     kept_runs.claim(
         folder,
-        {setting.name: setting for setting in scenario.settings if only in (None, setting.name)},
+        {setting.name: setting for setting in scenario.settings},
         window=[scenario.settle_seconds, scenario.settle_seconds + scenario.seconds],
         simulated=simulated,
     )

@@ -17,6 +17,7 @@ right to write classes, which say whose claims are hp. It may write labels of no
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -81,7 +82,8 @@ class MissingGPUs:
         asked = self._clock()
         async with self._reading:
             if self._labelled:
-                await self._label(self._labelled, None)
+                with contextlib.suppress(ApiError):  # the pod waits for its sentence
+                    await self._label(self._labelled, None)
             if self._room.is_older(asked, _FRESH_S):
                 await self._read()
             said = await self._say(shape)
@@ -102,12 +104,14 @@ class MissingGPUs:
             await self._label(min(nodes), value)
 
     async def _label(self, node: str, value: str | None) -> None:
+        self._labelled = node  # also if the answer is lost
         try:
             await self._api.patch(f"{NODES}/{node}", {"metadata": {"labels": {PLACE_AGAIN: value}}})
         except ApiError as error:
             if value or error.status != HTTPStatus.NOT_FOUND:
                 raise
-        self._labelled = node if value else ""
+        if not value:
+            self._labelled = ""
 
     async def _read(self) -> None:
         began = self._clock()

@@ -57,20 +57,13 @@ class _Content:
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
         """Read as from the content itself. kopf reads by this method only."""
-        begun = bytearray()
+        rest = b""
         async for data in self._content.iter_chunked(size):
-            begun += data
-            whole = begun.rfind(b"\n", len(begun) - len(data)) + 1
-            if whole:
-                yield await self._without_errors(bytes(begun[:whole]))
-                del begun[:whole]
-        if begun:
-            yield await self._without_errors(bytes(begun))
-
-    async def _without_errors(self, lines: bytes) -> bytes:
-        if b'"ERROR"' not in lines:
-            return lines
-        return b"\n".join([await self._without_error(line) for line in lines.split(b"\n")])
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                yield await self._without_error(line) + b"\n"
+        if rest:
+            yield await self._without_error(rest)
 
     async def _without_error(self, line: bytes) -> bytes:
         event = json.loads(line) if b'"ERROR"' in line else {}

@@ -40,9 +40,9 @@ def test_runs_of_the_same_settings_are_kept(tmp_path: Path) -> None:
     first = MEMORY.settings[0]
     keep(tmp_path, first.name, setting=first.model_dump(), simulated=True)
     assert measure_quotas(tmp_path) == measure_memory(tmp_path) == []
-    with pytest.raises(Invalid, match="another setting of this name"):
+    with pytest.raises(Invalid, match="of another scenario or kind of GPU"):
         measure_quotas(tmp_path, seconds=QUOTAS.seconds + 1)
-    with pytest.raises(Invalid, match="another setting of this name"):
+    with pytest.raises(Invalid, match="of another scenario or kind of GPU"):
         measure_memory(tmp_path, simulated=False)
 
 
@@ -56,7 +56,7 @@ def test_a_damaged_run_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_a_run_of_another_setting_is_refused(tmp_path: Path) -> None:
     clients = [each.model_dump(exclude_none=True) for each in FIRST.clients][:1]
     keep(tmp_path, FIRST.name, setting={**FIRST.model_dump(exclude_none=True), "clients": clients * 3})
-    with pytest.raises(Invalid, match="another setting of this name"):
+    with pytest.raises(Invalid, match="of another scenario or kind of GPU"):
         measure_quotas(tmp_path)
 
 

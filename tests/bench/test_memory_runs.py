@@ -98,7 +98,7 @@ def test_what_may_harm_a_real_gpu_is_left_out(name: str, tmp_path: Path) -> None
 
 def test_a_setting_that_has_been_measured_is_not_measured_again(tmp_path: Path) -> None:
     for setting in SMOKE.settings:
-        raw_data.write(tmp_path / f"{setting.name}.json.gz", {})
+        raw_data.write(tmp_path / f"{setting.name}.json.gz", {"setting": setting.model_dump()})
     said: list[str] = []
     runs.run(SMOKE, tmp_path, simulated=True, only=None, say=said.append)
     assert said == []

@@ -34,6 +34,16 @@ MONITORED = {"monitoring": {"serviceMonitor": {"enabled": True}}}
             },
             "Set cdi-cri",
         ),
+        (
+            {
+                "allocation": "dra",
+                "nodeConfiguration": {
+                    **ANNOTATIONS,
+                    "nodes": [{"matchLabels": {"pool": "a"}, "deviceListStrategy": "cdi-cri"}],
+                },
+            },
+            "Set cdi-cri",
+        ),
         (MONITORED, "name your Prometheus in networkPolicy.metricsFrom"),
         (
             {

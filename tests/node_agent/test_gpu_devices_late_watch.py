@@ -25,10 +25,15 @@ class Server:
     def __init__(self) -> None:
         self.version, self.reads, self.gone = 1, 0, False
         self.status: dict[str, Any] = {}
+        self.spec: dict[str, Any] = {}
 
     @property
     def device(self) -> dict[str, Any]:
-        return {"metadata": {"name": NAME, "uid": "u", "resourceVersion": str(self.version)}, "status": {**self.status}}
+        return {
+            "metadata": {"name": NAME, "uid": "u", "resourceVersion": str(self.version)},
+            "spec": self.spec,
+            "status": {**self.status},
+        }
 
     async def get(self, path: str) -> dict[str, Any]:
         self.reads += 1
@@ -105,11 +110,20 @@ def test_a_device_that_others_have_changed_is_read_while_the_watch_shows_nothing
 
 
 def test_a_device_that_others_have_changed_before_the_first_write_is_read(server: Server, keeper: Keeper) -> None:
-    """Such as a cordon. Before, each write was a conflict until the watch was made again."""
+    """Before, each write was a conflict until the watch was made again."""
     server.version += 1
     for _ in range(3):
         keeper.look("Unhealthy")
     assert (server.status.get("health"), server.reads) == ("Unhealthy", 1)
+
+
+def test_a_cordon_holds_before_a_status_of_its_generation_is_written(server: Server, keeper: Keeper) -> None:
+    server.version, server.spec = server.version + 1, {"cordon": True}
+    for _ in range(4):
+        keeper.look("Unhealthy")
+        assert not server.status or keeper.devices.verdict(UUID).cordoned
+        keeper.devices._received()  # as when the watch shows some other device
+    assert (server.status["health"], keeper.devices.verdict(UUID).cordoned) == ("Unhealthy", True)
 
 
 def test_what_the_watch_shows_later_counts_again(server: Server, keeper: Keeper) -> None:

@@ -5,6 +5,7 @@ import json
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -158,6 +159,20 @@ async def test_the_pause_after_errors_of_a_watch_doubles(monkeypatch: pytest.Mon
     monkeypatch.setattr(watch_errors, "_FORGET_S", 0)
     await errors.pause(URL("https://x/apis/pods"), {"code": 500})
     assert slept[8:] == [0.8, 0.8]
+
+
+async def test_events_before_an_error_do_not_wait_for_its_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def chunks(size: int) -> AsyncIterator[bytes]:
+        yield b'{"type": "ADDED"}\n{"type": "ERROR", "object": {"code": 500}}\n{"type": '
+        yield b'"LAST"}'
+
+    monkeypatch.setattr(watch_errors, "_PAUSE_S", (DEADLINE, DEADLINE))
+    answer: Any = SimpleNamespace(content=SimpleNamespace(iter_chunked=chunks), url=URL("https://x/apis/pods"))
+    lines = watch_errors.WatchErrors().lines_of(answer).iter_chunked(1)
+    assert await anext(lines) == b'{"type": "ADDED"}\n'
+    monkeypatch.setattr(watch_errors, "_PAUSE_S", (0, 0))
+    listed_again, last = [line async for line in lines]
+    assert (json.loads(listed_again)["object"]["code"], json.loads(last)["type"]) == (410, "LAST")
 
 
 async def test_the_process_ends_when_kopf_gives_a_watch_up(running: asyncio.Task[None], cluster: Cluster) -> None:

@@ -168,12 +168,17 @@ class GpuDevices:
             await asyncio.sleep(_SETTLE_SECONDS)
 
     def _received(self) -> None:
-        specs = {name: device.spec for name, device in self._watched.of("").items()}
+        specs = {name: self._newest(device).spec for name, device in self._watched.of("").items()}
         changed, self._specs = specs != self._specs, specs
         self._cordons.set(name for name, spec in specs.items() if spec.cordon)
         if changed:
             self._spec_changed()
         self._wake.set()
+
+    def _newest(self, device: Device) -> Device:
+        """Return what was read of a device after a conflict, until the watch shows as much."""
+        track = self._tracks.get(device.name)
+        return track.latest if track and track.latest and device.version in track.replaced else device
 
     # -- One device ----------------------------------------------------------------------------------------------------
 
@@ -192,6 +197,9 @@ class GpuDevices:
         try:
             if device is None:
                 device = track.latest = await self._own(name, track)
+                if device is not None and (self._specs or {}).get(name, device.spec) != device.spec:
+                    self._received()  # before the status says that this generation holds, such as its cordon
+                    return
             if device is not None:
                 await self._write(device, uuid, track)
             track.failures = 0

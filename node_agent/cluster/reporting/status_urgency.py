@@ -2,8 +2,8 @@
 
 The agent writes at once what people and the operator act upon. It writes figures at most every 30 seconds, and only if
 a figure has changed enough. If ten thousand GPUs reported their used memory every second, they would overload an API
-server. So would a container that starts one short program after the other, if each one's number of processes were
-written at once.
+server. So would a container that starts one short program after the other, if each number of processes were written at
+once. Only the first process of a GPU is.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def urgency(old: Mapping[str, Any], new: Mapping[str, Any]) -> Urgency | None:
     """Return how soon `new` must replace `old`; None: no write is needed."""
     if old == new:
         return None
-    if _substance(old) != _substance(new):
+    if _substance(old) != _substance(new) or (new.get("clientCount") and not old.get("clientCount")):
         return Urgency.CHANGES
     if _counts(old) != _counts(new):
         return Urgency.COUNTS
