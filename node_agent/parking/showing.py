@@ -34,12 +34,12 @@ def show(now: float, cards: Mapping[str, GpuRoom], tenants: Collection[Present],
     for shared_gpu in gpus:
         room = cards.get(shared_gpu.gpu.uuid)
         shared_gpu.parking = shared_gpu.parking.at_rest() if room is None else room.shown()
-        waiting = [slot for slot in shared_gpu.slots.values() if slot.grant.memory_wait_ns]
-        leaving = _leaving_mib(now, shared_gpu, tenants) if room is not None and waiting else 0
-        for slot in waiting:
+        slots = shared_gpu.slots.values()
+        waits = room is not None and any(slot.grant.memory_wait_ns for slot in slots)
+        leaving = _leaving_mib(now, shared_gpu, tenants) if waits else 0
+        for slot in slots:
             gets_all = slot.role is layout.Role.HP or slot.memory_sharing.request_bytes >= slot.grant.memory_limit_bytes
-            slot.page.set_leaving(leaving if gets_all else 0)
-        for slot in shared_gpu.slots.values():
+            slot.page.set_leaving(leaving if slot.grant.memory_wait_ns and gets_all else 0)
             if slot not in shown and slot.parking.state:
                 slot.parking.clear()
 
