@@ -106,7 +106,8 @@ class _Deciding:
             balance.owed = 0
         self._until(gpu, balance, balance.reserved, [each for each in movable if self._is_due(balance, each)])
         if balance.wished or balance.owed:
-            reserve = balance.room.reserve if balance.owed else 0  # else what is owed would be taken from it
+            # What is owed is not taken from what is there of the reserve, but the reserve is not filled for it.
+            reserve = min(balance.room.reserve, max(0, balance.soon - balance.wished)) if balance.owed else 0
             self._until(gpu, balance, balance.wished + balance.owed + reserve, movable)
 
     def _is_due(self, balance: Balance, tenant: Tenant) -> bool:

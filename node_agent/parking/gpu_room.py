@@ -130,17 +130,19 @@ class GpuRoom:
     @property
     def unseen(self) -> int:
         """What an earlier agent may have let tenants back into of which this one does not know yet, in bytes."""
-        awaited = {each.slot for each in self._shared_gpu.awaited.values() if may_live(each)}
-        awaited |= {each.slot.name for each in self._shared_gpu.clients.values() if each.awaits_driver}
-        away = (slot.parking for name, slot in self._shared_gpu.slots.items() if name in awaited)
+        away = (slot.parking for slot in self._awaited_slots())
         return sum(each.left_bytes for each in away if not each.is_asked)
 
     @property
     def is_settled(self) -> bool:
         """Whether it is known who can leave: no client of an earlier agent that parks may still return."""
-        awaited = {each.slot for each in self._shared_gpu.awaited.values()}
+        return not any(slot.memory_sharing.parks for slot in self._awaited_slots())
+
+    def _awaited_slots(self) -> list[Slot]:
+        """Return the slots of clients of an earlier agent that have not returned, or that the driver does not list."""
+        awaited = {each.slot for each in self._shared_gpu.awaited.values() if may_live(each)}
         awaited |= {each.slot.name for each in self._shared_gpu.clients.values() if each.awaits_driver}
-        return not any(slot.memory_sharing.parks for name, slot in self._shared_gpu.slots.items() if name in awaited)
+        return [slot for name, slot in self._shared_gpu.slots.items() if name in awaited]
 
     @property
     def is_awaited(self) -> bool:

@@ -38,7 +38,9 @@ def show(now: float, cards: Mapping[str, GpuRoom], tenants: Collection[Present],
         waits = room is not None and any(slot.grant.memory_wait_ns for slot in slots)
         leaving = _leaving_mib(now, shared_gpu, tenants) if waits else 0
         for slot in slots:
-            gets_all = slot.role is layout.Role.HP or slot.memory_sharing.request_bytes >= slot.grant.memory_limit_bytes
+            gets_all = (
+                slot.role is layout.Role.HP or 0 < slot.grant.memory_limit_bytes <= slot.memory_sharing.request_bytes
+            )
             slot.page.set_leaving(leaving if slot.grant.memory_wait_ns and gets_all else 0)
             if slot not in shown and slot.parking.state:
                 slot.parking.clear()

@@ -38,7 +38,9 @@ def test_who_borrows_leaves_for_what_others_are_sure_of_also_before_it_has_staye
 def test_who_borrows_leaves_so_that_others_who_are_sure_of_memory_do_not_take_what_is_kept_for_hp() -> None:
     small, large = (tenant(f"of {size}", Place.HERE, size, has_returned=True, change_seconds=100) for size in (2, 3))
     assert decide(view(0, small, large, owed=2)).leave == ("of 2",)
-    assert decide(view(0, small, large, owed=2, reserve=1)).leave == ("of 3",)
+    assert decide(view(1, small, large, owed=3)).leave == ("of 2",)
+    assert decide(view(1, small, large, owed=3, reserve=1)).leave == ("of 3",)
+    assert decide(view(0, small, large, owed=2, reserve=10)).leave == ("of 2",)
     assert decide(view(0, small, owed=2, reserve=1)).leave == ("of 2",)
 
 

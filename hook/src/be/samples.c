@@ -58,10 +58,12 @@ static uint64_t least_ns(const struct orion_stream_record *stream_record, const 
                          uint64_t measured_ns)
 {
     const struct orion_gpu *gpu = stream_record->gpu;
-    uint64_t from = began, to = began + measured_ns;
+    uint64_t from = began, to = began + measured_ns, now = orion_now();
+    if (to > now) to = now; /* the GPU's clock is late */
     uint64_t returned = chunk->begun_ns + chunk->bounds.returned_ms * ORION_MILLISECOND;
     if (chunk->bounds.returned_ms == UINT8_MAX || began < returned + CLOCK_LATE_NS) return 0;
-    if (!orion_runs_together(gpu) && orion_gpu_be_clients(gpu) > 1) return 0; /* perhaps others had the GPU meanwhile */
+    /* Perhaps other clients, or other streams, had the GPU or some of its SMs meanwhile. */
+    if (orion_gpu_be_clients(gpu) > 1 || orion_be(gpu)->stream_records_at_work > 1) return 0;
     for (uint32_t i = 0, count = orion_gpu_neighbours(gpu); i < count; i++)
         if (!leave_out(orion_gpu_neighbour(gpu, i), &from, &to)) return 0;
     return to > from + CLOCK_LATE_NS ? to - from - CLOCK_LATE_NS : 0;

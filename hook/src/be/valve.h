@@ -49,7 +49,7 @@ struct orion_valve {
 bool orion_valve_ready(struct orion_process *process, struct orion_stream_record *stream_record);
 
 /* Whether the valve is not ready only because its watcher is late. It is then ready for what goes behind work that awaits the program
- * (in_flight.h). */
+ * (in_flight.h). A launch that may not go behind any valve then waits for a second more. */
 bool orion_valve_is_late(struct orion_process *process, const struct orion_stream_record *stream_record);
 
 /* Called before a launch: puts the wait of the launch's stop into the stream, and wakes the watcher if it sleeps. The

@@ -225,8 +225,11 @@ void orion_duration_learn_between(struct orion_durations *durations, uint64_t id
         return;
     }
     uint64_t tolerated = measured && !varies(entry) ? expected + expected / 2 : expected; /* clean samples differ, too */
+    if (least_ns / 100 > tolerated && !varies(entry)) {
+        orion_facts_set_flags(entry, ORION_FACTS_VARIES); /* if it happens again */
+        return;
+    }
     if (least_ns / 100 > tolerated) {
-        orion_facts_set_flags(entry, ORION_FACTS_VARIES);
         expected = least_ns / 100 < most ? least_ns / 100 : most; /* not the most, which has hp's time in it */
     } else if (varies(entry) && most < expected) {
         expected -= (expected - most) / VARIES_DOWN;

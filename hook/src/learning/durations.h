@@ -74,8 +74,8 @@ void orion_duration_estimate(struct orion_durations *durations, uint64_t identit
 void orion_duration_bound(struct orion_durations *durations, uint64_t identity, uint64_t most_ns);
 
 /* Enters what a sample says that contains time of hp: the work took from least_ns (0: unknown) to most_ns. Where every sample contains such
- * time, the least of most_ns is the estimate. A launch that is sure to take longer than that shows that the work varies. The expected
- * duration then rises at once to what is sure, and falls slowly. Else be would have far more in flight than the
+ * time, the least of most_ns is the estimate. Two launches that are sure to take longer than that show that the work varies. The
+ * expected duration then rises at once to what is sure, and falls slowly. Else be would have far more in flight than the
  * window, because the short launches are those that most often find hp idle. */
 void orion_duration_learn_between(struct orion_durations *durations, uint64_t identity, uint64_t least_ns, uint64_t most_ns);
 

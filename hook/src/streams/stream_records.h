@@ -43,7 +43,7 @@ struct orion_stream_record {
     _Atomic uint32_t state;  /* enum orion_stream_record_state */
     _Atomic uint32_t hidden; /* 1: its context is ending, and the driver may give the stream's handle again */
     /* Whoever claims the record writes these, the owner before the handle. A thread that still walks the records may read them
-     * meanwhile. So one that reads the handle, and then finds its own GPU, has a handle of its own stream. */
+     * meanwhile. So one that finds the record ready, then reads the handle, and then finds its own GPU, has a handle of its own stream. */
     _Atomic uint64_t key;
     _Atomic(struct orion_gpu *) gpu; /* NULL until claimed */
     _Atomic(CUstream) handle;        /* as orion_stream_handle names it */

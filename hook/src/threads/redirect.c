@@ -212,9 +212,11 @@ static bool synchronised(struct orion_process *process, struct orion_gpu *gpu, s
                          CUresult *result)
 {
     uint64_t begun = atomic_load(&stream_record->begun);
+    /* Before the handle, which may else be that of the stream before. */
+    bool is_ready = atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY;
     CUstream stream = orion_stream_record_handle(stream_record);
     if (atomic_load(&stream_record->gpu) != gpu) return true;
-    if (atomic_load(&stream_record->state) == ORION_STREAM_RECORD_READY) {
+    if (is_ready) {
         if (orion_stream_record_is_shared(process, stream_record)) return false;
         if (stream_record->green != NULL && !orion_stream_record_has_handle(process, stream_record)) return false;
         *result = synchronise(process, stream);
