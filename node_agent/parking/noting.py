@@ -11,7 +11,7 @@ from orion.node_agent.parking.host_room import Joined
 from orion.node_agent.parking.keeping_room import who_keep_room
 from orion.node_agent.parking.known import HOST_MEMORY_SHORT
 from orion.node_agent.parking.present import Present
-from orion.node_agent.parking.view import View, Wishes
+from orion.node_agent.parking.view import Place, View, Wishes
 
 
 def note_who_stay(
@@ -86,5 +86,8 @@ def note_result(
         coming = max(0, sum(each.coming.get(uuid, 0) for each in view.tenants) - card.restored)
         coming += sum(each.held.get(uuid, 0) for each in view.tenants if each.name in wishes.back) + cards[uuid].unseen
         cards[uuid].announce(coming)
-        hopeless, unpayable = uuid in wishes.hopeless & settled, uuid in wishes.unpayable & settled
+        # Who is coming back may have taken its room already, which then counts twice.
+        returning = any(each.place is Place.RETURNING and uuid in each.held for each in view.tenants)
+        is_sure = uuid in settled and not returning
+        hopeless, unpayable = is_sure and uuid in wishes.hopeless, is_sure and uuid in wishes.unpayable
         cards[uuid].decided(asked, coming, card, hopeless, unpayable, helpless)

@@ -111,10 +111,14 @@ class RoomWishes:
         return CreditAnswer.NO if wish.is_hopeless else CreditAnswer.LATER
 
     def give_up(self) -> None:
-        """Note that nobody can make room for all wishes: the largest one fails, and spoils no other one."""
+        """Note that nobody can make room for all wishes: the largest one fails, and spoils no other one.
+
+        If the driver was asked before that wish came, the next decision says whether it fails.
+        """
         waiting = [each for each in self._wishes.values() if not each.given and not each.is_hopeless]
-        if waiting:
-            max(waiting, key=lambda each: each.needed).is_hopeless = True
+        largest = max(waiting, key=lambda each: each.needed, default=None)
+        if largest is not None and largest.noted <= self.decided:
+            largest.is_hopeless = True
 
     def refuse(self, clients: Collection[Client]) -> None:
         """Note that these clients can never get what they wait for."""

@@ -42,6 +42,8 @@ def test_room_that_is_there_is_given_without_anybody_leaving(cards: Cards) -> No
 @pytest.mark.parametrize("size", [8 * GIB, 9 * GIB, 2**64 - 1])
 def test_hp_learns_at_once_that_nobody_can_make_so_much_room(cards: Cards, size: int) -> None:
     tenant, hp = cards.be("be-0", 1024).obey(), cards.hp()
+    assert cards.hold(hp, 1023)
+    assert wait_for_room(hp, MIB) is CreditAnswer.YES  # so the driver has been asked since
     assert cards.hold(hp, 1024)
     assert wait_for_room(hp, size) is CreditAnswer.NO
     assert tenant.park == 0

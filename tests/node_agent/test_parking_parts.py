@@ -59,6 +59,17 @@ def test_a_wish_is_answered_by_a_decision_that_knew_it() -> None:
     assert wishes.kept() == 0
 
 
+def test_a_wish_that_came_after_the_driver_was_asked_is_not_given_up() -> None:
+    wishes = RoomWishes()
+    wish, _ = wishes.note(client(), GIB, 10.0)
+    wishes.decided = 9.999
+    wishes.give_up()
+    assert (wishes.wished, wishes.answer(wish, 0, 10.001)) == (GIB, CreditAnswer.LATER)
+    wishes.decided = 10.001
+    wishes.give_up()
+    assert wishes.answer(wish, 0, 10.002) is CreditAnswer.NO
+
+
 def test_a_wish_that_nobody_can_fulfil_harms_no_other_one() -> None:
     wishes, greedy, modest = RoomWishes(), client(), client()
     large, _ = wishes.note(greedy, 80 * GIB, 10.0)
