@@ -1,46 +1,13 @@
 /* Launches while another thread has the ledger for long, as one that lost its CPU with it: no stop is armed and no chunk is written
  * then, but hp must find no more work in flight than the window allows. */
-#include "check.h"
+#include "window_of_one.h"
 
 #include <pthread.h>
 
-#include "be/admission.h"
-#include "be/state.h"
-#include "be/valve.h"
-#include "be/window.h"
-#include "be/work.h"
-#include "fake_driver.h"
-#include "learning/durations.h"
-#include "streams/stream_records.h"
 #include "until.h"
 
-#define WINDOW_NS (400 * ORION_MICROSECOND)
-#define KERNEL_NS (300 * ORION_MICROSECOND)
-#define IDENTITY 0x1234u
-
-static struct orion_process *process;
-static struct orion_gpu *gpu;
-static struct orion_stream_record *stream_record;
 static uint64_t expected_ns; /* of a launch; two do not fit into the window */
-static _Atomic unsigned waits, launches;
-static _Atomic bool is_complete; /* the work in flight */
-
-static CUresult CUDAAPI fake_wait(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
-{
-    (void)stream, (void)address, (void)value, (void)flags;
-    atomic_fetch_add(&waits, 1);
-    return CUDA_SUCCESS;
-}
-static CUresult CUDAAPI record_event(CUevent event, CUstream stream)
-{
-    (void)event, (void)stream;
-    return CUDA_SUCCESS;
-}
-static CUresult CUDAAPI query_event(CUevent event)
-{
-    (void)event;
-    return atomic_load(&is_complete) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-}
+static _Atomic unsigned launches;
 
 static uint64_t in_flight(void) { return atomic_load(&orion_be(gpu)->in_flight_ns); }
 static uint64_t window_waits(void) { return atomic_load(&gpu->record->window_waits); }
@@ -147,23 +114,9 @@ static void a_ledger_that_stays_busy_does_not_hold_launches_for_ever(void)
 int main(void)
 {
     bool sample;
-    gpu = fake_gpu(ORION_ROLE_BE);
-    process = orion_process_started();
-    fake_pinned_memory();
-    orion_driver.cuStreamWaitValue32_v2 = fake_wait;
-    orion_driver.cuEventRecord = record_event;
-    orion_driver.cuEventQuery = query_event;
-    atomic_store(&((struct orion_policy_page *)(uintptr_t)gpu->policy)->hp_clients, 1);
-    *(struct orion_policy *)(uintptr_t)orion_gpu_policy(gpu) =
-        (struct orion_policy){.kind = ORION_POLICY_GATE, .window_ns = WINDOW_NS};
-    ((struct orion_grant *)(uintptr_t)orion_gpu_grant(gpu))->window_share_ns = WINDOW_NS;
-    stream_record = orion_stream_record_of(process, (struct orion_stream_name){(CUstream)0x100, false});
-    CHECK(stream_record != NULL);
-    for (unsigned i = 0; i < 40; i++) orion_duration_learn(orion_durations(process), IDENTITY, KERNEL_NS, ORION_SAMPLE_CLEAN);
+    begin_with_window(2); /* on time */
     expected_ns = orion_duration_expect(orion_durations(process), IDENTITY, &sample);
     CHECK(expected_ns > WINDOW_NS / 2 && expected_ns < WINDOW_NS);
-    orion_be(gpu)->valve.watched = 2; /* on time, as this test says: there is no watcher, and no thread that retires work */
-    CHECK(orion_pinned_page_pin(process, stream_record, &orion_be(gpu)->valve.page, &orion_be(gpu)->valve.refused));
     CHECK(orion_valve_ready(process, stream_record));
     a_launch_that_cannot_be_armed_waits_for_room_in_the_window();
     a_launch_that_goes_unarmed_makes_a_wait_due();

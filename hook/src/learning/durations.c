@@ -218,26 +218,20 @@ void orion_duration_learn_between(struct orion_durations *durations, uint64_t id
 {
     struct orion_duration *entry = orion_duration_find(durations, identity);
     uint64_t expected = entry != NULL ? atomic_load_explicit(&entry->expected_100ns, memory_order_relaxed) : 0;
-    uint64_t most = most_ns / 100 + 1 < UINT32_MAX ? most_ns / 100 + 1 : UINT32_MAX;
-    bool measured = entry != NULL && atomic_load_explicit(&entry->samples, memory_order_relaxed) != 0;
-    if (expected == 0 || (!measured && !varies(entry) && least_ns / 100 <= expected)) {
+    uint64_t most = most_ns / 100 + 1 < UINT32_MAX ? most_ns / 100 + 1 : UINT32_MAX,
+             least = least_ns / 100 < most ? least_ns / 100 : most;
+    bool known = expected != 0, measured = known && atomic_load_explicit(&entry->samples, memory_order_relaxed) != 0;
+    if (known && varies(entry)) {
+        if (least > expected) expected = least; /* not the most, which has hp's time in it */
+        else if (most < expected) expected -= (expected - most) / VARIES_DOWN;
+        else return;
+        atomic_store_explicit(&entry->expected_100ns, (uint32_t)expected, memory_order_relaxed);
+        note_change(durations, entry, expected);
+    } else if (known && least > (measured ? expected + expected / 2 : expected)) { /* clean samples differ, too */
+        orion_facts_set_flags(entry, ORION_FACTS_VARIES);                          /* if it happens again */
+    } else if (!measured) {
         orion_duration_bound(durations, identity, most_ns);
-        return;
     }
-    uint64_t tolerated = measured && !varies(entry) ? expected + expected / 2 : expected; /* clean samples differ, too */
-    if (least_ns / 100 > tolerated && !varies(entry)) {
-        orion_facts_set_flags(entry, ORION_FACTS_VARIES); /* if it happens again */
-        return;
-    }
-    if (least_ns / 100 > tolerated) {
-        expected = least_ns / 100 < most ? least_ns / 100 : most; /* not the most, which has hp's time in it */
-    } else if (varies(entry) && most < expected) {
-        expected -= (expected - most) / VARIES_DOWN;
-    } else {
-        return;
-    }
-    atomic_store_explicit(&entry->expected_100ns, (uint32_t)expected, memory_order_relaxed);
-    note_change(durations, entry, expected);
 }
 
 /* The entry stays in the table, without samples. If it were removed, searches would end here and miss entries behind
