@@ -155,6 +155,11 @@ class GpuRoom:
         return None if self.free_for_hp is None else self.free_for_hp - self.wishes.kept() - self.wishes.wished
 
     @property
+    def _kept_from_tenants(self) -> int:
+        """What hp, and those that are sure of it, have been given and have not taken yet, in bytes."""
+        return self.wishes.kept() + self.owed.kept()
+
+    @property
     def has_hp(self) -> bool:
         """Whether hp has processes here."""
         return bool(self._shared_gpu.living_hp)
@@ -200,7 +205,7 @@ class GpuRoom:
             reserve=self.reserve,
             margin=self._settings.parking_margin_mib * _MIB,
             wished=self.wishes.wished,
-            kept=self.wishes.kept() + self.owed.kept(),
+            kept=self._kept_from_tenants + self.cramped.kept(),
             grown=self.grown,
             restored=self._restored,
             promised=self._promised(tenants),
@@ -224,7 +229,7 @@ class GpuRoom:
             helpless: the clients of tenants whose allocations can never find room.
         """
         self.free_for_hp = None if seen.free is None else seen.free - coming - seen.grown
-        kept = seen.reserve + seen.promised + seen.owed + seen.kept + seen.wished
+        kept = seen.reserve + seen.promised + seen.owed + self._kept_from_tenants + seen.wished
         self.free_for_tenants = None if self.free_for_hp is None else self.free_for_hp - kept
         if self._answer[1] >= asked:
             self.wishes.decided = self.cramped.decided = self.owed.decided = asked

@@ -84,6 +84,8 @@ class Known:
     """ Clients that have not answered, each with the words in its record by which it will show life. """
     lacks: dict[str, int] = field(default_factory=dict)
     """ What it has not got because its allocations found no room, by GPU; what it holds counts as if it had. """
+    untaken: dict[str, int] = field(default_factory=dict)
+    """ What it lacked when it left, by GPU, and takes now that it is back. """
     parked: dict[Client, float] = field(default_factory=dict)
     """ Since when each client says that it has left, or that its memory is lost. """
     happened: list[tuple[str, float]] = field(default_factory=list)
@@ -190,6 +192,7 @@ class Known:
             self.happened.append(("left", now - self.asked))
         if place is Place.HERE:
             self._come_back(now)
+            self.untaken = self.lacks if self.place is Place.RETURNING else {}
         if self.place in (Place.LEAVING, Place.RETURNING):
             self.moved = now
         self.place, self.since = place, now
@@ -205,6 +208,11 @@ class Known:
     def _took(self, now: float) -> float:
         """Return how long a change took, but no more than any should: a tenant that dawdles earns no longer stay."""
         return min(now - self.asked, _MOST_SECONDS + self.moves_bytes / SLOWEST)
+
+    def take_untaken(self) -> dict[str, int]:
+        """Return what it has come back for and takes now, by GPU, once for each return."""
+        untaken, self.untaken = self.untaken, {}
+        return untaken
 
     def take_happened(self) -> list[tuple[str, float]]:
         """Return what has happened since the last call, each with the time that it took."""

@@ -68,6 +68,21 @@ def note_joined(now: float, joined: Iterable[Joined], retry_seconds: float) -> N
                 member.slot.parking.left_bytes = max(member.held, member.slot.parking.left_bytes)
 
 
+def keep_untaken(now: float, tenants: Iterable[Present], cards: Mapping[str, GpuRoom]) -> None:
+    """Keep the room for which tenants have come back until they have had the time to take it.
+
+    Args:
+        now: in seconds.
+        tenants: some of them may have come back.
+        cards: all GPUs.
+    """
+    for present in tenants:
+        for uuid, size in present.known.take_untaken().items():
+            client = next((each for each in present.clients if each.slot.gpu == uuid), None)
+            if client is not None and client not in cards[uuid].cramped.lacking():  # else it has asked again
+                cards[uuid].cramped.give(client, size, now)
+
+
 def note_result(
     asked: float, view: View, wishes: Wishes, present: Mapping[str, Present], cards: Mapping[str, GpuRoom]
 ) -> None:

@@ -189,6 +189,7 @@ class Parking:
                 self._decided_on[uuid] = self._news(uuid)
         self._count(here)
         self._look_at_gpus(now, gpus)
+        noting.keep_untaken(now, here, self._cards)
         lacking = {client: size for uuid in gpus for client, size in self._cards[uuid].cramped.lacking().items()}
         for each in here:
             each.note_lacks(lacking)
@@ -224,7 +225,7 @@ class Parking:
             return view.now + _LOOK_SECONDS
         if all(each.known.place is Place.HERE for each in here):
             return float("inf")
-        if any(room.free is None or self._cards[uuid].has_hp for uuid, room in view.cards.items()):
+        if any(room.free is None or room.kept or self._cards[uuid].has_hp for uuid, room in view.cards.items()):
             return view.now + _LOOK_SECONDS
         return min(next_change(view), *(each.changes_at(view.now) for each in here))
 

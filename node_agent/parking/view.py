@@ -34,7 +34,7 @@ class Room:
     wished: int = 0
     """ What hp waits for now. """
     kept: int = 0
-    """ What was promised to hp, and hp has not taken yet. """
+    """ What clients have been given and have not taken yet. """
     grown: int = 0
     """ What hp may have taken since the device was asked, so that it is not free for who comes back. """
     restored: int = 0

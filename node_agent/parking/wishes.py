@@ -80,7 +80,7 @@ class RoomWishes:
         return wish, False
 
     def give(self, client: Client, size: int, now: float) -> None:
-        """Note that a client which does not wait has been given room, so that nobody else is given the same."""
+        """Note that a client which does not wait any more has been given room: nobody else is given the same."""
         self._wishes[client, False] = Wish(size, client.record.memory_mib, now, now, given=True, given_at=now)
 
     def _wish(self, client: Client, size: int) -> Wish | None:
@@ -134,8 +134,9 @@ class RoomWishes:
             self._wishes.pop((client, True), None)
 
     def lacking(self) -> dict[Client, int]:
-        """Return what each client waits for or has yet to take, in bytes."""
-        return {client: each.needed for (client, _), each in self._wishes.items() if not each.is_hopeless}
+        """Return what each client waits for, in bytes; not what it has been given, which `kept` says."""
+        waiting = ((client, each) for (client, _), each in self._wishes.items() if not each.given)
+        return {client: each.needed for client, each in waiting if not each.is_hopeless}
 
     def forget(self, now: float) -> None:
         """Forget clients that ask no more, and those that have left."""

@@ -122,6 +122,14 @@ def test_what_is_given_to_who_does_not_wait_is_given_to_nobody_else() -> None:
     assert wishes.kept() == 0
 
 
+def test_what_has_been_given_is_kept_and_lacks_no_more() -> None:
+    wishes, be = RoomWishes(), client()
+    wishes.note(be, GIB, now=1.0)
+    assert (wishes.lacking(), wishes.kept()) == ({be: GIB}, 0)
+    wishes.give(be, GIB, now=1.0)
+    assert (wishes.lacking(), wishes.kept()) == ({}, GIB)
+
+
 def test_what_a_client_has_been_given_is_not_kept_for_long() -> None:
     wishes, hp = RoomWishes(), client(1024)  # it says before an allocation that it holds the memory
     wish, _ = wishes.note(hp, GIB, 10.0)
