@@ -133,7 +133,7 @@ class _Deciding:
                 return
             if tenant.name in self._movable and self._is_possible(tenant.held, without_reserve=True):
                 self._choose(tenant)
-            else:
+            elif not balance.room.kept:  # who was given that may have taken it, which then counts twice
                 self._helpless.add(tenant.name)
 
     def _turn_away(self, gpu: str, balance: Balance) -> None:

@@ -158,6 +158,7 @@ def test_who_finds_no_room_waits_for_its_turn() -> None:
     assert decide(view(1, replace(cramped, refused_until=1e9), other)).helpless == {"cramped"}
     small = tenant("small", Place.HERE, 5, lacks={A: GIB})
     assert decide(view(2, small, reserve=2)).helpless == set(), "hp may need less later"
+    assert decide(view(1, cramped, kept=1)).helpless == set(), "who was given it may have taken it, and leave with it"
     assert decide(view(2, small, reserve=2)).leave == ("small",)
     second = replace(cramped, name="second", clock=2.0)
     assert decide(view(1, cramped, second, other)).leave == ("second",), "what it leaves is enough for the first"
