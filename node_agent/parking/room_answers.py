@@ -1,9 +1,9 @@
 """Answers a client whose allocation found no room on its GPU, although the client's credit suffices.
 
 A client asks also before an allocation while others come back, so that it takes none of their room. One of a be slot
-that does not park gets then what the slot is sure of and what is free beside the others. It cannot leave to wait for
-its turn, so no more is made free for it: it waits until the others are back, and then takes what it finds. At other
-times it waits for what the slot is sure of and others have borrowed.
+that does not park gets then what is free beside the others. It cannot leave to wait for its turn, so no more is made
+free for it: it waits until the others are back, and then takes what it finds. For what the slot is sure of and others
+have borrowed it waits at all times.
 """
 
 import time
@@ -44,11 +44,11 @@ def answer(client: Client, size: int, room: GpuRoom, tenants: Collection[Present
         return CreditAnswer.NO, Wait.AS_USUAL
     now = time.monotonic()
     if not is_hp and not parks:
-        if room.returning:
-            fits = _fits_beside_returns(client, size, room, tenants, now)
-            return CreditAnswer.YES if fits else CreditAnswer.LATER, Wait.AS_USUAL
-        if not _is_sure(client.slot, size, tenants):
-            return CreditAnswer.NO, Wait.AS_USUAL
+        is_sure = _is_sure(client.slot, size, tenants)
+        if room.returning and _fits_beside_returns(client, size, room, tenants, is_sure, now):
+            return CreditAnswer.YES, Wait.AS_USUAL
+        if not is_sure:
+            return CreditAnswer.LATER if room.returning else CreditAnswer.NO, Wait.AS_USUAL
     elif not is_hp and any(each.known.place is not Place.HERE and client.slot in each.slots for each in tenants):
         return CreditAnswer.LATER, Wait.AS_USUAL
     if is_hp:
@@ -60,15 +60,21 @@ def answer(client: Client, size: int, room: GpuRoom, tenants: Collection[Present
     return wishes.answer(wish, free, now), wait
 
 
-def _fits_beside_returns(client: Client, size: int, room: GpuRoom, tenants: Collection[Present], now: float) -> bool:
-    """Return whether a client of a slot that does not park may have an allocation while others come back."""
-    returns = room.unseen or any(each.known.place is Place.RETURNING for each in tenants)
-    if not returns or _is_sure(client.slot, size, tenants):
+def _fits_beside_returns(
+    client: Client, size: int, room: GpuRoom, tenants: Collection[Present], is_sure: bool, now: float
+) -> bool:
+    """Return whether a client of a slot that does not park may have an allocation at once while others come back.
+
+    Also one that is sure of it: the slot may have got its first process, or its request, after they were let back.
+    """
+    if not room.unseen and not any(each.known.place is Place.RETURNING for each in tenants):
         return True
-    free = room.free_for_tenants
-    if free is None or free - room.cramped.kept() < size:
+    free, kept = room.free_for_tenants, room.cramped.kept()
+    if is_sure:
+        free, kept = room.free_for_owed, kept + room.owed.kept()
+    if free is None or free - kept < size:
         return False
-    room.cramped.give(client, size, now)
+    (room.owed if is_sure else room.cramped).give(client, size, now)
     return True
 
 

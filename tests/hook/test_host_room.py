@@ -196,6 +196,18 @@ def test_be_that_grows_takes_no_room_of_those_who_come_back(full: Machine, parks
         each.must("run 2 100", 60)
 
 
+def test_a_slot_that_becomes_sure_of_memory_takes_no_room_of_those_who_come_back(full: Machine) -> None:
+    be = tenant(full, "be-0", 3000)
+    begins_to_return(full, be)
+    sure(full, "be-1", 2000)
+    other = full.start("be-1")
+    other.send(f"alloc {1900 * MIB}")
+    assert not other.heard_something(0.5), "it asks first"
+    os.kill(be.pid, signal.SIGCONT)
+    assert other.answer(60).result == 0
+    assert state(be) == ParkingState.PARKED, "it has come back, and has left again for the other one"
+
+
 def test_hp_does_not_take_the_room_of_those_who_come_back(full: Machine) -> None:
     be, hp = tenant(full, "be-0", 3000), hp_that_waits(full, limit=3000)
     begins_to_return(full, be)
