@@ -89,7 +89,7 @@ class Balance:
 
     @property
     def for_turn(self) -> int:
-        """The same by what the device said: it may have said already what hp has taken of late."""
+        """The same by what the device said: it may have said already what has been taken of late."""
         return self.for_return + self.room.grown
 
     @property

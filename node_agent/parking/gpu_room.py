@@ -41,9 +41,9 @@ class GpuRoom:
         """ What clients of hp wait for, those of tenants that leave, and others that are sure of what they want. """
         self._reserve = Reserve(settings.parking_reserve_mib * _MIB)
         self._answer: tuple[int | None, float, int] = None, float("-inf"), 0
-        """ What is free, when the driver was asked, and what hp had taken then. """
+        """ What is free, when the driver was asked, and what clients had taken then. """
         self._had_taken: int | None = None
-        """ What hp had taken at the last question. """
+        """ What clients had taken at the last question. """
         self._unlisted: tuple[int, int] | None = None
         """ What is used and not listed for any process: the driver's own, and what is being restored. At least, and at
         most: the driver is asked what is free before and after it lists the processes, which come and go meanwhile. """
@@ -54,7 +54,7 @@ class GpuRoom:
         self._hp_before: int | None = None
         """ What hp held at the look before; None: it was not there. """
         self.free_for_hp: int | None = None
-        """ What was free at the last decision, less what hp has taken since and those who come back will take. """
+        """ What was free at the last decision, less what has been taken since and those who come back will take. """
         self.free_for_tenants: int | None = None
         """ The same less what is kept for hp, and for those that are sure of it. """
         self.returning = 0
@@ -68,11 +68,11 @@ class GpuRoom:
         return self._reserve.value
 
     def question(self) -> int:
-        """Return what hp has surely taken, in bytes. Call it before the driver is asked.
+        """Return what clients have surely taken, in bytes. Call it before the driver is asked.
 
-        What hp says to hold it may still be taking, so it counts only once it was there at the last question, too.
+        What they say to hold they may still be taking, so it counts only once it was there at the last question, too.
         """
-        before, self._had_taken = self._had_taken, self._taken_by_hp()
+        before, self._had_taken = self._had_taken, self._taken()
         return self._had_taken if before is None else min(before, self._had_taken)
 
     def answered(
@@ -90,7 +90,7 @@ class GpuRoom:
             listed: what each process holds, by its id; None: the driver was not asked, or does not say.
             asked: when the driver was asked, in seconds.
             before: what was free before the driver listed the processes; None: it was not asked.
-            taken: what hp had taken when the driver was asked, in bytes.
+            taken: what clients had taken when the driver was asked, in bytes.
         """
         sizes = list((listed or {}).values())
         known = free is not None and sizes and None not in sizes  # a driver that lists nobody does not say
@@ -124,8 +124,8 @@ class GpuRoom:
 
     @property
     def grown(self) -> int:
-        """What hp may have taken since the driver was asked, in bytes. Its pages say so before it takes anything."""
-        return max(0, self._taken_by_hp() - self._answer[2])
+        """What clients may have taken since the driver was asked, in bytes. Their pages say so before they take it."""
+        return max(0, self._taken() - self._answer[2])
 
     @property
     def unseen(self) -> int:
@@ -252,9 +252,10 @@ class GpuRoom:
     def _held_by_hp(self) -> int:
         return sum(map(held, self._shared_gpu.living_hp.values()))
 
-    def _taken_by_hp(self) -> int:
-        """Return what hp says to hold without what it waits for, which counts there already, in bytes."""
-        return self._held_by_hp() - self.wishes.wished
+    def _taken(self) -> int:
+        """Return what all clients say to hold without what they wait for, which counts there already, in bytes."""
+        waiting = sum(each.wished for each in (self.wishes, self.cramped, self.owed))
+        return sum(map(held, self._shared_gpu.clients.values())) - waiting
 
     def _hp_slots(self) -> list[Slot]:
         """Return the slots of hp that somebody holds."""

@@ -1,4 +1,4 @@
-"""The last look at what hp takes, between a decision and letting a tenant back into room that was free."""
+"""The last look at what clients take, between a decision and letting a tenant back into room that was free."""
 
 from collections.abc import Mapping
 
@@ -7,10 +7,10 @@ from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.view import View
 
 
-def where_hp_has_grown(view: View, cards: Mapping[str, GpuRoom]) -> set[str]:
-    """Return the GPUs on which hp has taken more than was decided upon.
+def where_clients_have_grown(view: View, cards: Mapping[str, GpuRoom]) -> set[str]:
+    """Return the GPUs on which clients have taken more than was decided upon.
 
-    hp's pages say what it takes before it looks who comes back. The agent writes that before it looks at the pages
+    Their pages say what they take before they look who comes back. The agent writes that before it looks at the pages
     (`GpuRoom.announce`), so one of the two sees the other.
 
     Args:

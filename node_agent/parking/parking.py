@@ -24,7 +24,7 @@ from orion.node_agent.parking.asking import Asking
 from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.host_room import HostRoom
 from orion.node_agent.parking.known import HOST_MEMORY_SHORT
-from orion.node_agent.parking.last_look import where_hp_has_grown
+from orion.node_agent.parking.last_look import where_clients_have_grown
 from orion.node_agent.parking.news import news
 from orion.node_agent.parking.next_change import next_change
 from orion.node_agent.parking.present import Present
@@ -206,7 +206,7 @@ class Parking:
         noting.note_result(asked, view, wishes, self.tenants.present, self._cards)
         for name in wishes.leave:
             self._tell(self.tenants.present[name], True, now)
-        grown = where_hp_has_grown(view, self._cards)
+        grown = where_clients_have_grown(view, self._cards)
         for uuid in grown:  # for those who stay away because of that
             self._decided_on.pop(uuid, None)
         for name in wishes.back:

@@ -36,7 +36,7 @@ class Room:
     kept: int = 0
     """ What clients have been given and have not taken yet. """
     grown: int = 0
-    """ What hp may have taken since the device was asked, so that it is not free for who comes back. """
+    """ What clients may have taken since the device was asked, so that it is not free for who comes back. """
     restored: int = 0
     """ What those who come back have taken already, although the driver does not list it for them yet. """
     promised: int = 0

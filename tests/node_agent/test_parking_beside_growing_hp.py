@@ -1,4 +1,4 @@
-"""Nobody comes back to room that hp takes at this moment, whatever the driver has said to be free."""
+"""Nobody comes back to room that hp or be takes at this moment, whatever the driver has said to be free."""
 
 import asyncio
 from pathlib import Path
@@ -38,8 +38,9 @@ def parking(thread: Thread, tmp_path: Path) -> Parking:
 @pytest.fixture
 def hp(parking: Parking) -> Any:
     """hp, which says to hold so many MiB."""
-    made = SimpleNamespace(record=SimpleNamespace(memory_mib=1024), uncounted_mib=0)
+    made = SimpleNamespace(record=SimpleNamespace(memory_mib=1024), uncounted_mib=0, awaits_driver=False)
     parking._gpus[GPU].shared_gpu.living_hp[0, 1] = made  # type: ignore[assignment]
+    parking._gpus[GPU].shared_gpu.clients[0] = made  # type: ignore[assignment]
     return made
 
 
@@ -105,3 +106,21 @@ def test_nobody_comes_back_to_room_that_hp_has_taken_since_the_driver_was_asked(
     assert tenant.state is ParkingState.PARKED
     cards.leaves(hp)
     tenant.reaches(ParkingState.RUNNING)
+
+
+def test_nobody_comes_back_to_room_that_be_has_taken_since_the_driver_was_asked(cards: Cards) -> None:
+    tenant, grows = cards.be("be-0", 4000).obey(), cards.be("be-1", 100, limit=6000 * MIB)
+    other = cards.be("be-2", 100).obey()
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+        tenant.reaches(ParkingState.PARKED)
+        eventually(cards.is_in("be-0", "parked"))
+        cards.card.silence.touch()
+        assert cards.hold(grows, 6000), "nobody comes back, so it asks nobody"
+        administrator.park_slot(GPU, "be-0", away=False)
+        administrator.park_slot(GPU, "be-2", away=True)
+        other.reaches(ParkingState.PARKED)  # so the agent has decided
+        cards.card.silence.unlink()
+    assert grows.grant.get(layout.GrantPage, "returning_mib") == 0
+    assert tenant.state is ParkingState.PARKED
+    assert cards.card.lost == 0
