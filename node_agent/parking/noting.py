@@ -95,14 +95,13 @@ def note_result(
         present: all tenants, by name.
         cards: all GPUs.
     """
-    settled = {uuid for uuid in view.cards if cards[uuid].is_settled}
-    helpless = {client for name in wishes.helpless for client in present[name].clients if client.slot.gpu in settled}
+    # Who is coming back may have taken its room already, which then counts twice.
+    returning = {uuid for each in view.tenants if each.place is Place.RETURNING for uuid in each.held}
+    sure = {uuid for uuid in view.cards if cards[uuid].is_settled} - returning
+    helpless = {client for name in wishes.helpless for client in present[name].clients if client.slot.gpu in sure}
     for uuid, card in view.cards.items():
         coming = max(0, sum(each.coming.get(uuid, 0) for each in view.tenants) - card.restored)
         coming += sum(each.held.get(uuid, 0) for each in view.tenants if each.name in wishes.back) + cards[uuid].unseen
         cards[uuid].announce(coming)
-        # Who is coming back may have taken its room already, which then counts twice.
-        returning = any(each.place is Place.RETURNING and uuid in each.held for each in view.tenants)
-        is_sure = uuid in settled and not returning
-        hopeless, unpayable = is_sure and uuid in wishes.hopeless, is_sure and uuid in wishes.unpayable
+        hopeless, unpayable = uuid in wishes.hopeless & sure, uuid in wishes.unpayable & sure
         cards[uuid].decided(asked, coming, card, hopeless, unpayable, helpless)

@@ -145,3 +145,24 @@ def test_people_learn_why_a_tenant_does_not_come_back_to_a_gpu_without_hp(cards:
     assert cards.card.hold("a program without the hook", 0)
     tenant.reaches(ParkingState.RUNNING)
     eventually(lambda: not cards.conditions("be-0"))
+
+
+def test_an_allocation_of_be_does_not_fail_because_another_one_takes_the_room_that_it_comes_back_for(
+    cards: Cards,
+) -> None:
+    """The driver lists nobody, so it is not known that who comes back has taken its room already."""
+    back, other, third = cards.be("be-0", 4000).obey(), cards.be("be-1", 100), cards.be("be-2", 10)
+    with cards.administrator() as administrator:
+        administrator.park_slot(GPU, "be-0", away=True)
+        back.reaches(ParkingState.PARKED)
+        eventually(cards.is_in("be-0", "parked"))
+        back.stops_before = ParkingState.RUNNING
+        administrator.park_slot(GPU, "be-0", away=False)
+    back.reaches(ParkingState.RETURNING)
+    assert cards.card.hold(back, 4000)
+    other.says(6100)
+    assert ask_for_room(other, 6000 * MIB) is CreditAnswer.LATER
+    third.says(60)
+    assert ask_for_room(third, 50 * MIB) is CreditAnswer.LATER
+    eventually(lambda: third.park == 1, "so the agent has decided, also about the other one")
+    assert ask_for_room(other, 6000 * MIB) is CreditAnswer.LATER
