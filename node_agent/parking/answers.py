@@ -112,6 +112,7 @@ _FOR_GOOD = frozenset({
 })  # fmt: skip
 
 
+_PASSING = frozenset({ParkingReason.BUSY, ParkingReason.CAPTURING, ParkingReason.LOCK})
 _OF_DRIVER = frozenset({ParkingReason.LOCK, ParkingReason.CHECKPOINT})
 _CUDA_ERROR_NOT_SUPPORTED = 801
 _NOT_SUPPORTED = "the driver does not move a program that uses what this one uses, such as a profiler"
@@ -120,6 +121,11 @@ _NOT_SUPPORTED = "the driver does not move a program that uses what this one use
 def is_for_good(answer: ParkingAnswer) -> bool:
     """Return whether a refusal says what a later wish would not change."""
     return answer.reason in _FOR_GOOD
+
+
+def passes_soon(answer: ParkingAnswer) -> bool:
+    """Return whether a refusal says what may be otherwise some seconds later."""
+    return answer.reason in _PASSING and answer.result != _CUDA_ERROR_NOT_SUPPORTED
 
 
 def why_it_stays(slot: Slot) -> str:

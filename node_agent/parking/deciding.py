@@ -1,12 +1,12 @@
 """Decides which tenants leave the GPUs' memory, and which may come back: a pure function of a `View`.
 
 Who leaves: where less is free than hp's reserve and what hp waits for, the tenant whose leaving costs least and
-suffices. The same for what tenants that never leave are sure of. A tenant that has come back stays for a minimum time,
-except if one of them waits, or hp grows so fast that it will need the room before. A tenant that had to leave early
-stays away until its time would have been over, so however hp grows and shrinks, changes take a bounded part of the
-time. Nobody leaves for what all tenants together could not make free, nor while the driver does not say what is free:
-the room may be there already. Nor does a tenant leave that does not fit into the host's memory, beside those that are
-leaving.
+suffices. One that has refused for a reason that passes soon is asked again for hp that waits. The same for what tenants
+that never leave are sure of. A tenant that has come back stays for a minimum time, except if one of them waits, or hp
+grows so fast that it will need the room before. A tenant that had to leave early stays away until its time would have
+been over, so however hp grows and shrinks, changes take a bounded part of the time. Nobody leaves for what all tenants
+together could not make free, nor while the driver does not say what is free: the room may be there already. Nor does a
+tenant leave that does not fit into the host's memory, beside those that are leaving.
 
 Who comes back: a tenant for which enough is free at this moment, beside the reserve, a margin, what those who are
 here may still take, and what hp will take while the tenant stays, if hp grows at this time. The first is the one that
@@ -77,9 +77,13 @@ class _Deciding:
 
     # -- Who may move --------------------------------------------------------------------------------------------------
 
+    def _can_leave(self, tenant: Tenant) -> bool:
+        return tenant.parks and not tenant.is_hp and not self._view.lacks_host_memory(tenant)
+
     def _may_leave(self, tenant: Tenant) -> bool:
-        is_asked = tenant.parks and not tenant.is_hp and self._view.now >= tenant.refused_until
-        return is_asked and not self._view.lacks_host_memory(tenant)
+        now, cards = self._view.now, self._view.cards
+        is_again = now >= tenant.again_for_hp and any(cards[gpu].wished for gpu in tenant.gpus & cards.keys())
+        return (is_again or now >= tenant.refused_until) and self._can_leave(tenant)
 
     def _fits_host(self, tenant: Tenant, charged: Mapping[str, int]) -> bool:
         """Return whether host memory can hold what it has on the GPUs, beside what is charged for others."""
@@ -97,9 +101,17 @@ class _Deciding:
     def _make_room(self, gpu: str, balance: Balance) -> None:
         movable = [each for each in balance.here.values() if gpu in each.held and each.name in self._movable]
         # Nobody leaves for what hp was given: it was free, and hp may have taken it already. If not, hp asks again.
+        willing = [each for each in movable if self._view.now >= each.refused_until]
+        if balance.soon + sum(each.frees(gpu) for each in willing) >= balance.wished + balance.owed:
+            movable = willing  # who has just refused may do so again
         most = balance.soon + sum(each.frees(gpu) for each in movable) + balance.returning
+        postponed = 0
         if balance.wished > most:
-            self._hopeless.add(gpu)
+            again = (each for each in balance.here.values() if each.again_for_hp < math.inf and self._can_leave(each))
+            if balance.wished > most + sum(each.frees(gpu) for each in again if each.name not in self._movable):
+                self._hopeless.add(gpu)
+            else:  # hp waits until these are asked again, and nobody comes back meanwhile
+                postponed = balance.wished
             balance.wished = 0
         if balance.owed > most - balance.wished:
             self._unpayable.add(gpu)
@@ -109,6 +121,7 @@ class _Deciding:
             # What is owed is not taken from what is there of the reserve, but the reserve is not filled for it.
             reserve = min(balance.room.reserve, max(0, balance.soon - balance.wished)) if balance.owed else 0
             self._until(gpu, balance, balance.wished + balance.owed + reserve, movable)
+        balance.wished += postponed
 
     def _is_due(self, balance: Balance, tenant: Tenant) -> bool:
         """Return whether it leaves for the reserve."""

@@ -20,6 +20,8 @@ _AT_ONCE_SECONDS = 1.0
 HOST_MEMORY_SHORT = "HostMemoryShort"
 COUNTED = {"ParkRefused": "refused", HOST_MEMORY_SHORT: "host_memory_short", "ParkLost": "lost"}
 """ As which result each reason counts. """
+_PASSING_SECONDS, _AGAIN_SECONDS = 10.0, 2.0
+""" For so long hp that waits has one asked again that refused for a reason that passes, and how soon each time. """
 YOUNG_SECONDS = 60.0
 """ After it has been here for so long, a tenant has shown how much it holds. """
 PEAK_SECONDS = 600.0
@@ -42,6 +44,8 @@ class Known:
     """ When it came back last, if no person has moved it since. """
     has_returned: bool = False
     refused_until: float = float("-inf")
+    again_for_hp: float = float("inf")
+    """ When it may be asked again before that, as in its `Tenant`. """
     failed_since: float | None = None
     """ Since when it has not left, each time that it was asked. """
     is_refused_for_good: bool = False
@@ -115,12 +119,14 @@ class Known:
         """Whether it is passed over when somebody must leave."""
         return bool(self.silent) or now < self.refused_until
 
-    def note_failure(self, now: float, retry_seconds: float, for_good: bool = False) -> None:
-        """Note that it does not leave, and is not asked again for some time."""
+    def note_failure(self, now: float, retry_seconds: float, for_good: bool = False, passes: bool = False) -> None:
+        """Note that it does not leave, and is not asked again for some time. `passes`: the reason may pass soon."""
         if self.failed_since is None or now - self.refused_until > retry_seconds:  # else it was asked again
             self.failed_since = now
         self.is_refused_for_good = for_good
         self.refused_until = now + retry_seconds
+        is_passing = passes and now - self.failed_since < _PASSING_SECONDS
+        self.again_for_hp = now + _AGAIN_SECONDS if is_passing else float("inf")
 
     def refuse(self, now: float, clients: Collection[Client], retry_seconds: float, problem: tuple[str, str]) -> None:
         """Note that it cannot be asked to leave, and why: a reason and a sentence."""

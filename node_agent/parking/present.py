@@ -15,6 +15,7 @@ from orion.node_agent.parking.answers import (
     Asked,
     Verdict,
     is_for_good,
+    passes_soon,
     problem,
     verdict,
 )
@@ -196,9 +197,10 @@ class Present:
 
     def _look_at_leaving(self, now: float, found: set[Verdict], retry_seconds: float) -> bool | None:
         known, failed = self.known, bool(found & FAILED)
-        if failed and now >= known.refused_until:
-            refused = (each for each, what in self.verdicts.items() if what is Verdict.REFUSED)
-            known.note_failure(now, retry_seconds, any(is_for_good(each.record.parking) for each in refused))
+        if failed and now >= min(known.refused_until, known.again_for_hp):
+            refusals = [each.record.parking for each, what in self.verdicts.items() if what is Verdict.REFUSED]
+            passes = found & FAILED == {Verdict.REFUSED} and all(map(passes_soon, refusals))
+            known.note_failure(now, retry_seconds, any(map(is_for_good, refusals)), passes)
         if Verdict.LEAVING in found:
             self._move(Place.LEAVING, now)
             return None
@@ -279,7 +281,7 @@ class Present:
     def seen(self, now: float, weight: float, listed: Listed) -> Tenant:
         """Return the tenant as `decide` sees it."""
         known, by_gpu = self.known, self.by_gpu()
-        moves = known.place is Place.RETURNING
+        moves, may_leave = known.place is Place.RETURNING, self.is_settled and not known.silent
         return Tenant(
             name=self.name,
             place=known.place,
@@ -297,7 +299,8 @@ class Present:
             weight=weight,
             clock=known.clock,
             change_seconds=known.change_seconds(sum(by_gpu.values())),
-            refused_until=known.refused_until if self.is_settled and not known.silent else float("inf"),
+            refused_until=known.refused_until if may_leave else float("inf"),
+            again_for_hp=known.again_for_hp if may_leave else float("inf"),
         )
 
     def _here(self, uuid: str, listed: Listed) -> int:

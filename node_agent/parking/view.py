@@ -92,6 +92,8 @@ class Tenant:
     """ How long it takes to leave and to come back. """
     refused_until: float = float("-inf")
     """ It has refused to leave, and is not asked again before this time. """
+    again_for_hp: float = float("inf")
+    """ Its reason may pass soon: hp that waits has it asked again before that, from this time on; infinity: not so. """
     charged: Mapping[str, int] = field(default_factory=dict)
     """ What its leaving takes of host memory, by the cgroup or node that is charged; empty: not known, or nothing. """
 

@@ -30,6 +30,18 @@ def test_who_refuses_is_passed_over_with_its_reason_and_asked_again_later(cards:
     eventually(lambda: refuses.park == 3)
 
 
+def test_hp_waits_for_one_that_has_refused_for_a_reason_that_passes(cards: Cards) -> None:
+    busy, hp = cards.be("be-0", 6000), cards.hp()
+    assert ask_for_room(hp, 3000 * MIB) is CreditAnswer.LATER
+    eventually(lambda: busy.park == 1)
+    busy.answer(ParkingState.REFUSED, ParkingReason.BUSY)
+    eventually(lambda: busy.park == 2)
+    busy.answer(ParkingState.RUNNING)
+    busy.obey()
+    assert wait_for_room(hp, 3000 * MIB) is CreditAnswer.YES
+    assert busy.state is ParkingState.PARKED
+
+
 def test_who_has_refused_and_may_leave_no_more_has_no_problem(cards: Cards) -> None:
     refuses, hp = cards.be("be-0", 6000), cards.hp()
     assert ask_for_room(hp, 3000 * MIB) is CreditAnswer.LATER

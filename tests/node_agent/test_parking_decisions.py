@@ -29,6 +29,20 @@ def test_nobody_leaves_for_hp_while_the_driver_does_not_say_what_is_free() -> No
     assert decide(replace(unknown, tenants=(replace(here, is_wished_away=True),))).leave == ("a",)
 
 
+def test_hp_waits_for_one_that_is_asked_again_soon_and_nobody_moves_before() -> None:
+    busy, other = tenant("busy", Place.HERE, 3, refused_until=1060.0), tenant("other", Place.HERE, 1)
+    away = tenant("away", Place.AWAY, 1)
+    assert decide(view(2, busy, other, away, wished=5)).hopeless == {A}
+    soon = replace(busy, again_for_hp=1002.0)
+    assert decide(view(2, soon, other, away, wished=5)) == Wishes()
+    assert decide(view(2, soon, other, away, wished=7)).hopeless == {A}
+    assert decide(view(2, soon, other, away, wished=5, now=1002.0)).leave == ("busy",)
+    assert decide(view(2, soon, wished=2, now=1002.0)).leave == (), "the room is there"
+    others = tenant("one", Place.HERE, 2), tenant("another", Place.HERE, 2)
+    assert set(decide(view(2, soon, *others, wished=5, now=1002.0)).leave) == {"one", "another"}, "others suffice"
+    assert decide(view(0, soon, reserve=2, now=1002.0)).leave == (), "hp does not wait"
+
+
 def test_who_borrows_leaves_for_what_others_are_sure_of_also_before_it_has_stayed() -> None:
     returned = tenant("a", Place.HERE, 3, has_returned=True, change_seconds=100)
     assert decide(view(0, returned, owed=2)).leave == ("a",)

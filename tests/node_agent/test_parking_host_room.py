@@ -249,6 +249,21 @@ def test_a_refusal_counts_when_asking_again_is_of_no_use() -> None:
     assert not known.is_due(460, RETRY)
 
 
+def test_one_whose_reason_may_pass_is_asked_again_for_hp_for_a_short_time_only() -> None:
+    known = Known(0.0)
+    known.note_failure(100, RETRY, passes=True)
+    assert (known.again_for_hp, known.refused_until) == (102, 160)
+    known.note_failure(107, RETRY, passes=True)
+    assert known.again_for_hp == 109
+    known.note_failure(114, RETRY, passes=True)
+    assert (known.again_for_hp, known.refused_until) == (float("inf"), 174)
+    known.note_failure(180, RETRY, passes=True)
+    assert known.again_for_hp == float("inf"), "asking it again has been of no use"
+    known.note_failure(400, RETRY, passes=True)
+    known.note_failure(401, RETRY)
+    assert known.again_for_hp == float("inf")
+
+
 def test_who_keeps_silent_keeps_no_room_once_nobody_has_needed_it_for_long() -> None:
     """A silent tenant is not asked again, so no wish ends that it is due."""
     known = Known(0.0)
