@@ -6,6 +6,7 @@ Each GPU has a thread of its own: where the driver hangs for one GPU, it still a
 import asyncio
 from collections.abc import Collection, Mapping
 
+from orion.node_agent.clients.client import Client
 from orion.node_agent.gpus.asking import AskingThreads
 from orion.node_agent.gpus.interface import Gpu, GpuSource
 from orion.node_agent.parking.gpu_room import GpuRoom
@@ -49,7 +50,7 @@ class Asking:
         # An answer that is late already is not waited for beside others, which would have to wait with it.
         await asyncio.wait(asked or [self._answers[gpu.uuid] for gpu, _ in gpus], timeout=_ANSWER_SECONDS)
 
-    def _answer(self, gpu: Gpu, room: GpuRoom, is_moving: bool, now: float, taken: int) -> None:
+    def _answer(self, gpu: Gpu, room: GpuRoom, is_moving: bool, now: float, taken: Mapping[Client, int]) -> None:
         """Run in the GPU's thread."""
         before = found = None
         if is_moving:

@@ -108,13 +108,15 @@ class _Deciding:
         postponed = 0
         if balance.wished > most:
             again = (each for each in balance.here.values() if each.again_for_hp < math.inf and self._can_leave(each))
-            if balance.wished > most + sum(each.frees(gpu) for each in again if each.name not in self._movable):
+            later = balance.room.ending + sum(each.frees(gpu) for each in again if each.name not in self._movable)
+            if balance.wished > most + later:
                 self._hopeless.add(gpu)
-            else:  # hp waits until these are asked again, and nobody comes back meanwhile
+            else:  # hp waits until these are asked again, or have ended, and nobody comes back meanwhile
                 postponed = balance.wished
             balance.wished = 0
         if balance.owed > most - balance.wished:
-            self._unpayable.add(gpu)
+            if balance.owed > most - balance.wished + balance.room.ending:
+                self._unpayable.add(gpu)
             balance.owed = 0
         self._until(gpu, balance, balance.reserved, [each for each in movable if self._is_due(balance, each)])
         if balance.wished or balance.owed:
@@ -144,10 +146,13 @@ class _Deciding:
         for tenant in sorted(cramped, key=lambda each: (-each.clock, -each.since, each.name)):
             if balance.soon - balance.reserved - balance.room.kept >= balance.lacks:
                 return
-            if tenant.name in self._movable and self._is_possible(tenant.held, without_reserve=True):
+            is_movable = tenant.name in self._movable
+            if is_movable and self._is_possible(tenant.held, without_reserve=True):
                 self._choose(tenant)
-            elif not balance.room.kept:  # who was given that may have taken it, which then counts twice
-                self._helpless.add(tenant.name)
+                continue
+            later = {each: size - self._view.cards[each].ending for each, size in tenant.held.items()}
+            if not balance.room.kept and not (is_movable and self._is_possible(later, without_reserve=True)):
+                self._helpless.add(tenant.name)  # but who was given that may have taken it, which then counts twice
 
     def _turn_away(self, gpu: str, balance: Balance) -> None:
         """Let the newest tenants leave again if all together may need more than there is."""

@@ -1,10 +1,10 @@
 """What is free on one GPU, what hp may need of it, and what hp waits for."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from orion.hook import layout
-from orion.node_agent.clients.client import Client
+from orion.node_agent.clients.client import Client, is_away
 from orion.node_agent.clients.former_clients import may_live
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.parking.member import held
@@ -20,6 +20,8 @@ _MIB = 1 << 20
 _STALE_SECONDS = 2.0
 """ An older answer of the driver says nothing. """
 _USUAL_LEAVING_SECONDS = 2.0
+_ENDING_SECONDS = 2.0
+""" A process may hold its memory for so long after it has left: until the kernel has closed its files. """
 _GROWTH = 64 * _MIB
 """ hp that has grown so much since the last look needs another one at once. """
 
@@ -40,10 +42,10 @@ class GpuRoom:
         self.wishes, self.cramped, self.owed = RoomWishes(), RoomWishes(), RoomWishes()
         """ What clients of hp wait for, those of tenants that leave, and others that are sure of what they want. """
         self._reserve = Reserve(settings.parking_reserve_mib * _MIB)
-        self._answer: tuple[int | None, float, int] = None, float("-inf"), 0
+        self._answer: tuple[int | None, float, Mapping[Client, int]] = None, float("-inf"), {}
         """ What is free, when the driver was asked, and what clients had taken then. """
-        self._had_taken: int | None = None
-        """ What clients had taken at the last question. """
+        self._had_taken: dict[Client, int] | None = None
+        """ What each client had taken at the last question. """
         self._unlisted: tuple[int, int] | None = None
         """ What is used and not listed for any process: the driver's own, and what is being restored. At least, and at
         most: the driver is asked what is free before and after it lists the processes, which come and go meanwhile. """
@@ -53,6 +55,9 @@ class GpuRoom:
         self._hp_held = self._most = 0
         self._hp_before: int | None = None
         """ What hp held at the look before; None: it was not there. """
+        self._held: dict[Client, int] = {}
+        self._ending: list[tuple[float, int]] = []
+        """ What each client held at the last look; when clients were seen to have gone, and what they held. """
         self.free_for_hp: int | None = None
         """ What was free at the last decision, less what has been taken since and those who come back will take. """
         self.free_for_tenants: int | None = None
@@ -67,13 +72,15 @@ class GpuRoom:
         """What is kept free for hp, in bytes."""
         return self._reserve.value
 
-    def question(self) -> int:
-        """Return what clients have surely taken, in bytes. Call it before the driver is asked.
+    def question(self) -> dict[Client, int]:
+        """Return what each client has surely taken, in bytes. Call it before the driver is asked.
 
         What they say to hold they may still be taking, so it counts only once it was there at the last question, too.
         """
         before, self._had_taken = self._had_taken, self._taken()
-        return self._had_taken if before is None else min(before, self._had_taken)
+        if before is None:
+            return self._had_taken
+        return {client: min(size, before.get(client, 0)) for client, size in self._had_taken.items()}
 
     def answered(
         self,
@@ -81,7 +88,7 @@ class GpuRoom:
         listed: Mapping[int, int | None] | None,
         asked: float,
         before: int | None = None,
-        taken: int = 0,
+        taken: Mapping[Client, int] | None = None,
     ) -> None:
         """Note what the driver says; any thread may call.
 
@@ -90,14 +97,14 @@ class GpuRoom:
             listed: what each process holds, by its id; None: the driver was not asked, or does not say.
             asked: when the driver was asked, in seconds.
             before: what was free before the driver listed the processes; None: it was not asked.
-            taken: what clients had taken when the driver was asked, in bytes.
+            taken: what each client had taken when the driver was asked, in bytes.
         """
         sizes = list((listed or {}).values())
         known = free is not None and sizes and None not in sizes  # a driver that lists nobody does not say
         used = [self._shared_gpu.gpu.memory_bytes - each for each in (free, before) if each is not None]
         listed_bytes = sum(filter(None, sizes))
         self._unlisted = (min(used) - listed_bytes, max(used) - listed_bytes) if known else None
-        self._answer = free, asked, taken
+        self._answer = free, asked, taken or {}
 
     @property
     def free(self) -> int | None:
@@ -124,8 +131,12 @@ class GpuRoom:
 
     @property
     def grown(self) -> int:
-        """What clients may have taken since the driver was asked, in bytes. Their pages say so before they take it."""
-        return max(0, self._taken() - self._answer[2])
+        """What clients may have taken since the driver was asked, in bytes. Their pages say so before they take it.
+
+        What another one has freed meanwhile, or held when it ended, the driver has to say.
+        """
+        before = self._answer[2]
+        return sum(max(0, size - before.get(client, 0)) for client, size in self._taken().items())
 
     @property
     def unseen(self) -> int:
@@ -173,6 +184,7 @@ class GpuRoom:
         here = list(tenants)
         for each in (self.wishes, self.cramped, self.owed):
             each.forget(now)
+        self._look_at_ending(now)
         self._hp_held = self._held_by_hp()
         self._look_at_restored(any(each.known.place is Place.RETURNING for each in here))
         slots = self._hp_slots()
@@ -187,6 +199,13 @@ class GpuRoom:
         before, self._hp_before = self._hp_before, self._hp_held
         held_for_good = self._hp_held if before is None else min(before, self._hp_held)
         self._reserve.look(now, held_for_good, self._most, seconds)
+
+    def _look_at_ending(self, now: float) -> None:
+        clients = self._shared_gpu.clients.values()
+        before, self._held = self._held, {each: 0 if is_away(each) else held(each) for each in clients}
+        gone = sum(size for client, size in before.items() if client not in self._held)
+        self._ending = [each for each in self._ending if now - each[0] < _ENDING_SECONDS]
+        self._ending += [(now, gone)] if gone else []
 
     def _look_at_restored(self, returning: bool) -> None:
         """Learn what those who come back have taken: the driver lists a process only when its restore is done."""
@@ -207,6 +226,7 @@ class GpuRoom:
             wished=self.wishes.wished,
             kept=self._kept_from_tenants + self.cramped.kept(),
             grown=self.grown,
+            ending=sum(size for _, size in self._ending),
             restored=self._restored,
             promised=self._promised(tenants),
             owed=self.owed.wished,
@@ -252,10 +272,12 @@ class GpuRoom:
     def _held_by_hp(self) -> int:
         return sum(map(held, self._shared_gpu.living_hp.values()))
 
-    def _taken(self) -> int:
-        """Return what all clients say to hold without what they wait for, which counts there already, in bytes."""
-        waiting = sum(each.wished for each in (self.wishes, self.cramped, self.owed))
-        return sum(map(held, self._shared_gpu.clients.values())) - waiting
+    def _taken(self) -> dict[Client, int]:
+        """Return what each client says to hold without what it waits for, which counts there already, in bytes."""
+        waits = Counter[Client]()
+        for each in (self.wishes, self.cramped, self.owed):
+            waits.update(each.lacking())
+        return {each: held(each) - waits[each] for each in self._shared_gpu.clients.values()}
 
     def _hp_slots(self) -> list[Slot]:
         """Return the slots of hp that somebody holds."""

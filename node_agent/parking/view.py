@@ -37,6 +37,8 @@ class Room:
     """ What clients have been given and have not taken yet. """
     grown: int = 0
     """ What clients may have taken since the device was asked, so that it is not free for who comes back. """
+    ending: int = 0
+    """ What processes that have just ended may still hold. """
     restored: int = 0
     """ What those who come back have taken already, although the driver does not list it for them yet. """
     promised: int = 0

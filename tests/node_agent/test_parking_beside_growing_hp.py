@@ -19,6 +19,10 @@ from tests.node_agent.parking_cards import GIB, Cards
 from tests.node_agent.parking_stubs import Tenants, note_views, stub_parking
 
 
+class Hp(SimpleNamespace):
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
 @pytest.fixture
 def views(monkeypatch: pytest.MonkeyPatch) -> list[View]:
     """What was decided upon."""
@@ -38,7 +42,8 @@ def parking(thread: Thread, tmp_path: Path) -> Parking:
 @pytest.fixture
 def hp(parking: Parking) -> Any:
     """hp, which says to hold so many MiB."""
-    made = SimpleNamespace(record=SimpleNamespace(memory_mib=1024), uncounted_mib=0, awaits_driver=False)
+    record = SimpleNamespace(memory_mib=1024, parking=SimpleNamespace(state=ParkingState.RUNNING))
+    made = Hp(record=record, uncounted_mib=0, awaits_driver=False)
     parking._gpus[GPU].shared_gpu.living_hp[0, 1] = made  # type: ignore[assignment]
     parking._gpus[GPU].shared_gpu.clients[0] = made  # type: ignore[assignment]
     return made

@@ -29,6 +29,18 @@ def test_nobody_leaves_for_hp_while_the_driver_does_not_say_what_is_free() -> No
     assert decide(replace(unknown, tenants=(replace(here, is_wished_away=True),))).leave == ("a",)
 
 
+def test_nobody_is_refused_what_processes_that_have_just_ended_may_still_hold() -> None:
+    here, away = tenant("a", Place.HERE, 3), tenant("away", Place.AWAY, 1)
+    assert decide(view(1, here, wished=5, ending=1)) == Wishes()
+    assert decide(view(1, here, away, wished=5, ending=1)).back == ()
+    assert decide(view(1, here, wished=5, ending=0.5)).hopeless == {A}
+    assert decide(view(1, here, owed=5, ending=1)) == Wishes()
+    assert decide(view(1, here, owed=5, ending=0.5)).unpayable == {A}
+    cramped = tenant("cramped", Place.HERE, 5, lacks={A: 3 * GIB})
+    assert decide(view(1, cramped, ending=2)) == Wishes()
+    assert decide(view(1, cramped, ending=1.5)).helpless == {"cramped"}
+
+
 def test_hp_waits_for_one_that_is_asked_again_soon_and_nobody_moves_before() -> None:
     busy, other = tenant("busy", Place.HERE, 3, refused_until=1060.0), tenant("other", Place.HERE, 1)
     away = tenant("away", Place.AWAY, 1)

@@ -1,10 +1,11 @@
-"""The room for which a tenant has come back is kept until it has had the time to take it."""
+"""What is on its way: room that one has come back for, and what processes that have ended may still hold."""
 
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from orion.hook.layout import ParkingState
 from orion.node_agent.parking import noting
 from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.known import Known
@@ -22,6 +23,7 @@ class Client(SimpleNamespace):
 @pytest.fixture
 def room() -> GpuRoom:
     shared_gpu: Any = SimpleNamespace(parking=GpuParking(), slots={}, clients={}, living_hp={}, awaited={})
+    shared_gpu.gpu = SimpleNamespace(memory_bytes=8 * GIB)
     return GpuRoom(shared_gpu, AgentSettings())
 
 
@@ -59,3 +61,22 @@ def test_one_that_stays_has_come_back_for_nothing(room: GpuRoom, tenant: Any) ->
     tenant.known.move(Place.HERE, 1.0)
     noting.keep_untaken(1.0, [tenant], {GPU: room})
     assert room.cramped.kept() == 0
+
+
+def test_what_has_just_ended_may_still_hold_its_memory(room: GpuRoom) -> None:
+    clients, parking = room._shared_gpu.clients, SimpleNamespace(state=ParkingState.RUNNING)
+    for number, mib in enumerate((1024, 2048)):
+        record = SimpleNamespace(memory_mib=mib, parking=parking)
+        clients[number] = Client(record=record, uncounted_mib=0, awaits_driver=False)  # type: ignore[assignment]
+    room.look(1.0, [])
+    del clients[0]
+    assert room.seen(1.5, []).ending == 0
+    room.look(2.0, [])
+    assert room.seen(2.0, []).ending == GIB
+    parking.state = ParkingState.PARKED
+    room.look(3.0, [])
+    del clients[1]
+    room.look(3.5, [])
+    assert room.seen(3.5, []).ending == GIB, "what was parked is on the GPU no more"
+    room.look(4.0, [])
+    assert room.seen(4.0, []).ending == 0
