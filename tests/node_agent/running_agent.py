@@ -87,7 +87,10 @@ class AgentProcess:
         return self.root / "gpus" / gpu / name
 
     def descriptors(self) -> int:
-        """Return the number of open descriptors: the minimum of five counts, because a write opens a file briefly."""
+        """Return the number of open descriptors: the minimum of five counts, because a write opens a file briefly.
+
+        A connection that has just ended may still count: compare with `<=`.
+        """
         counts = []
         for _ in range(5):
             counts.append(len(os.listdir(f"/proc/{self.pid}/fd")))

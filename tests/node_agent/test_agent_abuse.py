@@ -45,7 +45,7 @@ def test_garbage_ends_only_the_connection_that_sent_it(agent: AgentProcess, data
         sock.send(data)
         answer = sock.recv(4096)
         assert answer == b"" or _is_refusal(answer)
-    eventually(lambda: agent.descriptors() == before, "the connection's descriptors are closed")
+    eventually(lambda: agent.descriptors() <= before, "the connection's descriptors are closed")
 
 
 def test_an_empty_message_ends_the_connection(agent: AgentProcess) -> None:
@@ -64,7 +64,7 @@ def test_unexpected_descriptors_are_closed(agent: AgentProcess, data: bytes) -> 
             with contextlib.suppress(ConnectionResetError):  # the agent has not read the message
                 assert not (answer := sock.recv(4096)) or _is_refusal(answer)
     os.close(zero)
-    eventually(lambda: agent.descriptors() == before, "every descriptor is closed")
+    eventually(lambda: agent.descriptors() <= before, "every descriptor is closed")
 
 
 def test_a_silent_connection_is_closed(agent: AgentProcess) -> None:
@@ -166,7 +166,7 @@ def test_a_flood_delays_no_other_slot(agent: AgentProcess, attack: Callable[[Pat
         time.sleep(2.0)  # the agent's CPU time is measured over this time
         used = (agent.cpu_seconds() - began) / (time.monotonic() - at)
     assert used < 0.5, "a flood keeps the agent busy"
-    eventually(lambda: agent.descriptors() == before, "every descriptor is closed")
+    eventually(lambda: agent.descriptors() <= before, "every descriptor is closed")
 
 
 def test_10000_hp_joins_do_not_disturb_a_be_client(agent: AgentProcess) -> None:

@@ -157,4 +157,4 @@ def test_all_descriptors_are_closed_afterwards(agent: AgentProcess) -> None:
                 for _ in range(20):
                     stack.enter_context(ProtocolClient(agent.slot(name)).join(ready=ready))
         assert agent.descriptors() > before
-    eventually(lambda: agent.descriptors() == before, "every descriptor is closed")
+    eventually(lambda: agent.descriptors() <= before, "every descriptor is closed")

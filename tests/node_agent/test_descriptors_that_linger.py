@@ -155,7 +155,7 @@ def test_the_agent_answers_other_slots(
     _is_answered(agent.slot("be-1"))
     lingering.end()
     _is_answered(agent.slot("be-0"))
-    eventually(lambda: agent.descriptors() == before, "every descriptor is closed")
+    eventually(lambda: agent.descriptors() <= before, "every descriptor is closed")
 
 
 @pytest.mark.parametrize("first", [b"junk", b""])
@@ -171,7 +171,7 @@ def test_what_is_unread_when_a_connection_ends_makes_nobody_wait(
         _ends(sock)
     _is_answered(agent.slot("be-1"))
     lingering.end()
-    eventually(lambda: agent.descriptors() == before, "every descriptor is closed")
+    eventually(lambda: agent.descriptors() <= before, "every descriptor is closed")
 
 
 def test_a_slot_has_one_thread_that_waits_and_the_next_container_does_not(
@@ -191,7 +191,7 @@ def test_a_slot_has_one_thread_that_waits_and_the_next_container_does_not(
         administrator.prepare_slot(GPU, "be-0")
     _is_answered(agent.slot("be-0"))
     lingering.end()
-    eventually(lambda: agent.descriptors() == before, "every descriptor is closed")
+    eventually(lambda: agent.descriptors() <= before, "every descriptor is closed")
     eventually(lambda: _threads(agent) <= threads, "every thread has ended")
 
 
