@@ -93,6 +93,8 @@ class Client:
     last_progress: int | None = None
     progressed_ns: int = 0
     """ hp: its progress at the last check, and since when it has been so; None: hp was idle. """
+    last_said: bytes = b""
+    """ Its record when `rests` was last called. """
 
     @property
     def role(self) -> layout.Role:
@@ -141,6 +143,12 @@ class Client:
         self.ready = True
         if self.role is not layout.Role.HP:
             self._close_busy()
+
+    def rests(self) -> bool:
+        """Return whether it lives, is idle, reads its messages, and has said nothing since the last call."""
+        before, self.last_said = self.last_said, self.record.said
+        idle = self.busy.is_idle and not self.busy.owner_died
+        return idle and self.ready and self.last_said == before and self.connection.stuck_since is None
 
     def inform(self) -> None:
         """Send the client its slot's table of kernels."""

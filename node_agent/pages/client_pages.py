@@ -42,6 +42,11 @@ class BusyPage:
         return layout.BusyState(value) if value <= layout.BusyState.LINGER else layout.BusyState.BUSY
 
     @property
+    def is_idle(self) -> bool:
+        """Whether the state is IDLE."""
+        return self._words[self._state] == layout.BusyState.IDLE
+
+    @property
     def progress(self) -> int:
         """Grows when the client finds out that work is complete."""
         return self._longs[self._progress]
@@ -143,6 +148,12 @@ class RecordPage:
     def begin(gpu: str, place: int, generation: int) -> bytes:
         """Return what the agent writes at the start of the page before it sends the page to the client."""
         return header(layout.PageKind.RECORD, gpu) + _PLACE.pack(place, generation)
+
+    @property
+    def said(self) -> bytes:
+        """What changes when the client launches, waits, works, allocates or answers; not the time of its last count."""
+        words, counted = self._words, self._counted
+        return words[self._launches : counted].tobytes() + words[counted + 1 : self._parking_since + 1].tobytes()
 
     @property
     def launches(self) -> int:

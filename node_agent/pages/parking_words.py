@@ -1,5 +1,6 @@
 """What a be client answers to the agent's wish that it leave the GPU's memory: one word of its record."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from orion.hook.layout import ParkingReason, ParkingState
@@ -19,6 +20,7 @@ class ParkingAnswer(NamedTuple):
     state: ParkingState
 
     @classmethod
+    @lru_cache(maxsize=1024)
     def of(cls, word: int) -> "ParkingAnswer":
         """Return the answer in a word. Any word is possible: an undefined value counts as no answer."""
         state, reason = word & 0xFF, word >> 8 & 0xFF

@@ -1,11 +1,11 @@
 """Makes room on the GPUs: asks tenants to leave their memory and lets them back, as `deciding.decide` says.
 
-Who moves is looked at often once it may be done. When somebody has left or come back, the driver is asked what is free,
-in that order, so that its answer is never older than the move. Else it is asked once a second, and often while hp
-waits, or somebody moves beside hp. A decision looks at all tenants of some GPUs: those about which the driver or a
-client says something new or whose time has come, at the latest after five seconds, and those that share a tenant with
-them. A tenant comes back only when the room was seen to be free just before: a driver that finds no room for it loses
-the program. While no slot parks, nothing is asked and nothing is looked at.
+Who moves is looked at often once it may be done. When somebody has left or come back, the driver is asked what is
+free, in that order, so that its answer is never older than the move. Else it is asked in its turn (`pace.py`), and
+often while hp waits, or somebody moves beside hp. A decision looks at all tenants of some GPUs: those about which the
+driver or a client says something new or whose time has come, at the latest after twenty seconds, and those that share a
+tenant with them. A tenant comes back only when the room was seen to be free just before: a driver that finds no room
+for it loses the program. While no slot parks, nothing is asked and nothing is looked at.
 """
 
 import asyncio
@@ -19,30 +19,23 @@ from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.gpus.asking import AskingThreads
 from orion.node_agent.gpus.interface import GpuSource
 from orion.node_agent.pacing.tolerating import Tolerating
-from orion.node_agent.parking import noting, showing, telling
+from orion.node_agent.parking import noting, pace, showing, telling
 from orion.node_agent.parking.asking import Asking
 from orion.node_agent.parking.gpu_room import GpuRoom
 from orion.node_agent.parking.host_room import HostRoom
 from orion.node_agent.parking.known import HOST_MEMORY_SHORT
 from orion.node_agent.parking.last_look import where_clients_have_grown
 from orion.node_agent.parking.news import news
-from orion.node_agent.parking.next_change import next_change
+from orion.node_agent.parking.pace import Pace, next_decision
 from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.room_answers import Wait, answer
 from orion.node_agent.parking.tenants import Tenants
-from orion.node_agent.parking.view import Place, View, Wishes
+from orion.node_agent.parking.view import Place, View
 from orion.node_agent.parking.waking import Waking
 from orion.node_agent.processes.host_memory import HostMemory
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.slot import Slot
 
-_LOOK_SECONDS = 1.0
-_REST_SECONDS = 5.0
-""" Between two decisions about a GPU, at most. """
-_HP_SECONDS = 0.1
-""" Between two looks at what hp holds, which needs no driver. A tenant that finds no room waits for so long, too. """
-_MOVING_SECONDS, _WAITING_SECONDS = 0.05, 0.02
-""" Between two looks at who moves and may be done, and between two questions while hp waits. """
 _MARGIN_PART = 0.02
 
 
@@ -79,8 +72,9 @@ class Parking:
         self._cards: dict[str, GpuRoom] = {}
         self._host = HostRoom(memory)
         self._waking = Waking()
-        self._asked = self._grouped = float("-inf")
-        """ When the driver was last asked about all GPUs, and when all tenants were last found. """
+        self._pace = Pace()
+        self._grouped = float("-inf")
+        """ When all tenants were last found. """
         self._decided_on: dict[str, object] = {}
         """ The news that the last decision about each GPU saw; missing: it did not know what is free. """
         self._moving: list[Present] = []
@@ -104,7 +98,7 @@ class Parking:
         tolerating = Tolerating("gpus: their memory for those who leave and come back")
         while True:
             at_once = self._waking.begin()
-            seconds: float | None = _LOOK_SECONDS
+            seconds: float | None = pace.LOOK_SECONDS
             with tolerating:
                 seconds = await self.look(at_once)
             await self._waking.wait(seconds, hp_waits=any(room.wishes.wished for room in self._cards.values()))
@@ -117,18 +111,19 @@ class Parking:
         for uuid in self._gpus:
             self._room(uuid)
         now = time.monotonic()
-        if at_once or now - self._grouped >= _REST_SECONDS:
+        if at_once or now - self._grouped >= pace.REST_SECONDS:
             self._group(now)
         self._look_at_moving(now)
-        if due := set(self._gpus) if at_once or now - self._asked >= _LOOK_SECONDS else self._to_ask():
+        in_turn = set(self._gpus) if at_once else self._pace.in_turn(now, self._gpus)
+        if due := in_turn | self._to_ask():
             due, here = self.tenants.together(due)
             asked = time.monotonic()
             await self._ask(due, here, asked)
             seen = {uuid for uuid in due if at_once or self._has_news(uuid) or now >= self._due.get(uuid, now)}
             if seen:
                 await self._decide(seen, asked)
-            if len(due) == len(self._gpus):
-                self._look_at_gpus(time.monotonic(), due - seen)
+            self._look_at_gpus(time.monotonic(), in_turn - seen)
+            self._pace.asked(asked, {uuid: self._cards[uuid] for uuid in in_turn}, self.tenants.on)
         return self._seconds(time.monotonic())
 
     def _group(self, now: float) -> None:
@@ -153,7 +148,7 @@ class Parking:
         present.note(now)
 
     def _to_ask(self) -> set[str]:
-        """Return the GPUs about which the driver is asked between two questions about all."""
+        """Return the GPUs about which the driver is asked although it is not time."""
         found = {uuid for uuid, room in self._cards.items() if uuid not in self._decided_on or _is_urgent(room)}
         return found.union(uuid for each in self._moving for uuid in each.gpus if self._cards[uuid].has_hp)
 
@@ -176,7 +171,7 @@ class Parking:
 
     def _decides(self, uuids: Collection[str], now: float, asked: float) -> bool:
         """Return whether what is known of the host's memory sufficed for a decision."""
-        if self._waking.is_woken:  # somebody has joined or left meanwhile
+        if self._waking.has_changed:  # meanwhile
             self._group(now)
         gpus, here = self.tenants.together(uuids)
         for each in here:
@@ -214,20 +209,10 @@ class Parking:
                 self._tell(self.tenants.present[name], False, now)
         if wishes.leave or wishes.back:  # that they move now is no news
             self._decided_on |= {uuid: self._news(uuid) for uuid in gpus & self._decided_on.keys()}
-        self._due |= dict.fromkeys(gpus, min(self._next(view, wishes, here), now + _REST_SECONDS))
+        self._due |= dict.fromkeys(gpus, next_decision(view, wishes, here, self._cards))
         shown = {uuid: self._cards[uuid] for uuid in gpus}
         showing.show(now, shown, here, [self._gpus[uuid].shared_gpu for uuid in gpus])
         return True
-
-    def _next(self, view: View, wishes: Wishes, here: Collection[Present]) -> float:
-        """Return when these GPUs need another decision if nothing is new."""
-        if wishes != Wishes() or not all(each.rests for each in here):
-            return view.now + _LOOK_SECONDS
-        if all(each.known.place is Place.HERE for each in here):
-            return float("inf")
-        if any(room.free is None or room.kept or self._cards[uuid].has_hp for uuid, room in view.cards.items()):
-            return view.now + _LOOK_SECONDS
-        return min(next_change(view), *(each.changes_at(view.now) for each in here))
 
     def room(self, client: Client, size: int) -> CreditAnswer:
         """Answer a client that found no room on its GPU for an allocation of so many bytes."""
@@ -238,9 +223,9 @@ class Parking:
             return CreditAnswer.NO
         found, wait = answer(client, size, room, self.tenants.on.get(client.slot.gpu, ()))
         if wait is Wait.NOT_AT_ALL:
-            self._waking.wake(for_hp=True)
+            self._waking.look_soon(for_hp=True)
         elif wait is Wait.SHORTLY:
-            self._waking.wake_in(_HP_SECONDS)
+            self._waking.look_in(pace.HP_SECONDS)
         return found
 
     def wish(self, uuid: str, slot: Slot, away: bool) -> None:
@@ -269,13 +254,8 @@ class Parking:
 
     def _seconds(self, now: float) -> float:
         """Return the time until the next look."""
-        if any(room.is_awaited for room in self._cards.values()):
-            return _WAITING_SECONDS
-        has_hp = any(room.has_hp for room in self._cards.values())
-        if self._cards.keys() - self._decided_on.keys() or (has_hp and self._moving):
-            return _MOVING_SECONDS
-        done = min((each.known.done_at for each in self._moving), default=float("inf"))
-        return min(max(done - now, _MOVING_SECONDS), _HP_SECONDS if has_hp else _LOOK_SECONDS)
+        undecided = bool(self._cards.keys() - self._decided_on.keys())
+        return self._pace.seconds(now, self._cards.values(), self._moving, undecided)
 
     def _room(self, uuid: str) -> GpuRoom:
         if uuid not in self._cards:
@@ -283,8 +263,6 @@ class Parking:
         return self._cards[uuid]
 
     async def _ask(self, uuids: Collection[str], here: Iterable[Present], now: float) -> None:
-        if len(uuids) == len(self._gpus):
-            self._asked = now
         moving = set[str]().union(*(each.gpus for each in here if each.is_listed))
         await self._asking.ask(now, [(self._gpus[uuid].shared_gpu.gpu, self._cards[uuid]) for uuid in uuids], moving)
 
@@ -300,7 +278,7 @@ class Parking:
         if self._cards:
             for room in self._cards.values():
                 room.announce(0)
-            self._cards, self._decided_on, self._due, self._moving = {}, {}, {}, []
+            self._cards, self._decided_on, self._due, self._moving, self._pace = {}, {}, {}, [], Pace()
             self.tenants = Tenants()
             showing.show_end(time.monotonic(), [each.shared_gpu for each in self._gpus.values()])
 

@@ -20,31 +20,33 @@ class Waking:
         self._woken, self._hurried = asyncio.Event(), asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._began = 0.0
+        self.has_changed = False
+        """ Whether somebody has joined or left, or a grant has changed, since the last look began. """
 
-    @property
-    def is_woken(self) -> bool:
-        """Whether somebody has wanted a look since the last one began."""
-        return self._woken.is_set()
+    def wake(self) -> None:
+        """Look soon at all GPUs: somebody has joined or left, or a grant has changed."""
+        self.has_changed = True
+        self._woken.set()
 
-    def wake(self, *, for_hp: bool = False) -> None:
-        """Look soon. `for_hp`: at once, since hp waits."""
+    def look_soon(self, *, for_hp: bool = False) -> None:
+        """Look soon at the GPUs on which somebody waits for room. `for_hp`: at once, since hp waits."""
         self._woken.set()
         if for_hp:
             self._hurried.set()
 
-    def wake_in(self, seconds: float) -> None:
-        """Look in so many seconds, or when it was said before."""
+    def look_in(self, seconds: float) -> None:
+        """Do the same in so many seconds, or when it was said before."""
         loop = asyncio.get_running_loop()
         if self._timer is None or self._timer.when() <= loop.time():
-            self._timer = loop.call_later(seconds, self.wake)
+            self._timer = loop.call_later(seconds, self.look_soon)
 
     def begin(self) -> bool:
-        """Note that a look begins; return whether somebody wanted it."""
-        woken = self.is_woken
+        """Note that a look begins; return whether it has to be at all GPUs."""
+        changed, self.has_changed = self.has_changed, False
         self._woken.clear()
         self._hurried.clear()
         self._began = time.monotonic()
-        return woken
+        return changed
 
     async def wait(self, seconds: float | None, hp_waits: bool) -> None:
         """Rest after a look, and wait for so long at most until somebody wants another one; None: for ever."""

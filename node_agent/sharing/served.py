@@ -30,6 +30,8 @@ while clients are idle. """
 _IDLE_AFTER_NS = 2_000_000_000
 """ Clients are idle after this time without a launch, join or leave. """
 _CONDITIONS_NS = 1_000_000_000
+_REST_NS = 5_000_000_000
+""" For so long clients that say nothing are not looked at. """
 _USES_ALL = 0.02
 """ hp that is busy for its request, less this part of the time, could use more. """
 _LEFT_NOTHING = 0.01
@@ -81,23 +83,39 @@ class ServedGpu:
         """ The GPU's part of the state file. """
         self.deciding_share = ""
         """ NAMESPACE/NAME of the GPUShare that decides the policy; empty: none does, so administrators may set it. """
-        self._conditions_ns = 0
+        self._conditions_ns = self._looked_at_clients_ns = 0
         self._looked_ns = self._active_ns = time.monotonic_ns()
 
     def look(self, now_ns: int) -> None:
         """Check the clients."""
         self._looked_ns = now_ns  # also if the check fails, so that the next one comes in its time
-        self.joining.look(now_ns)
-        look = self.activity.look()
-        self.activity.share_out()
-        self._plan(look)
+        if self._rests(now_ns):
+            self.usage.skip(self.activity.skip())
+        else:
+            self._look_at_clients(now_ns)
         if now_ns - self._conditions_ns > _CONDITIONS_NS:
             self._conditions_ns = now_ns
             self.conditions.look()
             for slot in self.shared_gpu.slots.values():
                 slot.knowledge.save()
+
+    def _look_at_clients(self, now_ns: int) -> None:
+        self._looked_at_clients_ns = now_ns
+        self.joining.look(now_ns)
+        look = self.activity.look()
+        self.activity.share_out()
+        self._plan(look)
         if look.anything or self.shared_gpu.stopped:
             self._active_ns = now_ns
+
+    def _rests(self, now_ns: int) -> bool:
+        """Return whether a check would see nothing new of the clients. Checks are most of what idle slots cost."""
+        if now_ns - self._active_ns <= _IDLE_AFTER_NS or now_ns - self._looked_at_clients_ns >= _REST_NS:
+            return False
+        # Plans have to be renewed, and jobs depend on what happens on other GPUs.
+        plans = self.turns.plans or self.ceilings.plans or self.ceilings.watched
+        has_jobs = any(slot.job for slot in self.shared_gpu.slots.values())
+        return not plans and not has_jobs and self.activity.rests()
 
     def note_change(self) -> None:
         """Note that clients have joined or left."""

@@ -128,8 +128,12 @@ class Usage:
         if len(self._slots) > len(look.demands) + len(look.hp_used_ns):
             for name in self._slots.keys() - look.demands.keys() - look.hp_used_ns.keys():
                 del self._slots[name]
-        if not self._samples or look.now_ns - self._samples[-1].now_ns >= _SAMPLE_NS:
-            self._sample()
+        self._sample_if_due()
+
+    def skip(self, elapsed_ns: int) -> None:
+        """Note that nobody has used or wanted the GPU since the previous check."""
+        self._now_ns += elapsed_ns
+        self._sample_if_due()
 
     def of(self, name: str) -> SlotUsage:
         """Return the usage of a slot; a slot without clients has none."""
@@ -179,7 +183,9 @@ class Usage:
 
     # -- Parts ---------------------------------------------------------------------------------------------------------
 
-    def _sample(self) -> None:
+    def _sample_if_due(self) -> None:
+        if self._samples and self._now_ns - self._samples[-1].now_ns < _SAMPLE_NS:
+            return
         copies = {name: replace(slot.totals) for name, slot in self._slots.items()}
         self._samples.append(_Sample(self._now_ns, self._hp_ns, self._turns_ns, copies))
         while len(self._samples) > 1 and self._now_ns - self._samples[1].now_ns >= RECENT_NS:

@@ -124,6 +124,18 @@ class Activity:
         self._rate(look)
         return look
 
+    def rests(self) -> bool:
+        """Return whether no client works, or has said anything since the last call."""
+        resting = [client.rests() for client in self._shared_gpu.clients.values()]  # each remembers what it has said
+        return all(resting)
+
+    def skip(self) -> int:
+        """Note that nothing has happened since the previous check; return for how long, in nanoseconds."""
+        now = time.monotonic_ns()
+        elapsed, self._looked_ns = now - self._looked_ns, now
+        self._rate(Look(now, elapsed))
+        return elapsed
+
     def _look_at_hp(self, client: Client, look: Look) -> _Used | None:
         total = client.record.busy_ns(look.now_ns)
         busy = max(0, total - client.last_busy_ns)

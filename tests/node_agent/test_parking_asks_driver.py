@@ -13,8 +13,7 @@ from orion.hook import layout
 from orion.hook.join import CreditAnswer
 from orion.hook.layout import ParkingState
 from orion.node_agent.api.client import AgentClient
-from orion.node_agent.parking import gpu_room, host_room
-from orion.node_agent.parking import parking as module
+from orion.node_agent.parking import gpu_room, host_room, pace
 from orion.node_agent.parking.parking import Parking
 from orion.node_agent.parking.view import Place, View, Wishes
 from tests.node_agent.asking_thread import Thread
@@ -146,7 +145,7 @@ def test_while_somebody_moves_the_agent_decides_upon_news_only(
 ) -> None:
     """Beside hp the driver is asked each time, since what becomes free is for hp at once."""
     free, leaving = [GIB], Tenants()
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(pace, "LOOK_SECONDS", 3600.0)
     monkeypatch.setattr(gpu_room.GpuRoom, "has_hp", beside_hp)
     decisions = deciding(parking, views, monkeypatch, leaving, free)
 
@@ -166,8 +165,9 @@ def test_while_all_tenants_are_here_the_agent_decides_upon_news_only(
     parking: Parking, views: list[View], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free, here = [GIB], Tenants(Place.HERE)
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(module, "_REST_SECONDS", 3600.0)
+    monkeypatch.setattr(pace, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(pace, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(pace, "REST_SECONDS", 3600.0)
     decisions = deciding(parking, views, monkeypatch, here, free)
 
     assert decisions() == 1
@@ -175,10 +175,10 @@ def test_while_all_tenants_are_here_the_agent_decides_upon_news_only(
     assert decisions() == 2
     free.append(2 * GIB)
     assert decisions() == 3
-    monkeypatch.setattr(module, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(pace, "REST_SECONDS", 0.0)
     here.record.memory_mib = 3
     assert decisions() == 6, "what follows from time alone is seen later"
-    monkeypatch.setattr(module, "_REST_SECONDS", 3600.0)
+    monkeypatch.setattr(pace, "REST_SECONDS", 3600.0)
     here.one.rests = False
     free.append(GIB)
     assert decisions() == 9, "somebody may have to be asked again"
@@ -189,8 +189,8 @@ def test_while_a_tenant_is_away_the_agent_decides_upon_news_and_when_its_time_ha
 ) -> None:
     free, away, changes = [GIB], Tenants(Place.AWAY), [0.0]
     away.one.rests, away.one.changes_at = True, lambda now: changes[-1]
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(module, "_REST_SECONDS", 3600.0)
+    monkeypatch.setattr(pace, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(pace, "REST_SECONDS", 3600.0)
     decisions = deciding(parking, views, monkeypatch, away, free)
 
     assert decisions() == 3

@@ -43,7 +43,7 @@ def test_hp_ends_its_rest(monkeypatch: pytest.MonkeyPatch) -> None:
         waking.begin()
         await asyncio.sleep(0.001)
         waking.wake()
-        asyncio.get_running_loop().call_later(0.01, lambda: waking.wake(for_hp=True))
+        asyncio.get_running_loop().call_later(0.01, lambda: waking.look_soon(for_hp=True))
         await asyncio.wait_for(waking.wait(None, hp_waits=False), 60)
         assert waking.begin()
 
