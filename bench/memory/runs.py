@@ -51,7 +51,7 @@ def run(scenario: Scenario, folder: Path, simulated: bool, only: str | None, say
         began = time.monotonic()
         with ExitStack() as stack:
             header = raw_data.header("orion.bench.memory.runs")
-            driver = scenario.driver
+            driver = scenario.driver if simulated else scenario.driver.on_a_gpu()
             if simulated and setting.kind == "limit":  # contexts are charged only after they have grown
                 driver = driver.model_copy(update={"context_mib": 0})
             stage = Stage(stack, driver, setting, simulated, say)

@@ -10,7 +10,7 @@ from typing import Any
 from orion.bench.managed import ManagedGPU, machine
 from orion.bench.memory.scenario import AgentCost, Driver, Moving, Server, Setting
 from orion.bench.workers.crew import Crew, Worker
-from orion.errors import Unavailable
+from orion.errors import OrionError, Unavailable
 from orion.node_agent.api import agent_pb2
 
 LEAD = 0.3
@@ -171,7 +171,12 @@ class Stage:
             Unavailable: it refuses, or takes too long.
         """
         begin, wanted = time.monotonic(), "parked" if away else ""
-        self.gpu.park(tenant.slot, away)
+        try:
+            self.gpu.park(tenant.slot, away)
+        except OrionError:
+            if tenant.worker.alive():
+                raise
+            raise tenant.worker.failure("has ended") from None
         while (parking := self.parking(tenant)).state != wanted or parking.wished != away:
             if parking.state in ("refused", "lost") or time.monotonic() - begin > PATIENCE:
                 raise Unavailable(f"{tenant.slot} is {parking.state or 'on the GPU'}: {parking.reason or 'no answer'}")
