@@ -49,7 +49,8 @@ class Pace:
         if undecided or (has_hp and done_at):
             return _MOVING_SECONDS
         most = HP_SECONDS if has_hp or any(room.cramped.wished for room in cards) else QUIET_SECONDS
-        return min(max(min([*self._ask_at.values(), *done_at]) - now, _MOVING_SECONDS), most)
+        next_at = min([*self._ask_at.values(), *done_at], default=now)
+        return min(max(next_at - now, _MOVING_SECONDS), most)
 
 
 def next_decision(view: View, wishes: Wishes, here: Collection[Present], cards: Mapping[str, GpuRoom]) -> float:

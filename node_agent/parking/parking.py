@@ -95,12 +95,13 @@ class Parking:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        tolerating = Tolerating("gpus: their memory for those who leave and come back")
+        tolerating, at_once = Tolerating("gpus: their memory for those who leave and come back"), False
         while True:
-            at_once = self._waking.begin()
+            at_once |= self._waking.begin()  # also if the last look at all GPUs has failed
             seconds: float | None = pace.LOOK_SECONDS
             with tolerating:
                 seconds = await self.look(at_once)
+                at_once = False
             await self._waking.wait(seconds, hp_waits=any(room.wishes.wished for room in self._cards.values()))
 
     async def look(self, at_once: bool = True) -> float | None:

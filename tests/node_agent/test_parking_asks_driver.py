@@ -203,6 +203,29 @@ def test_while_a_tenant_is_away_the_agent_decides_upon_news_and_when_its_time_ha
     assert decisions() == 8, "what hp needs changes without news"
 
 
+def test_a_look_at_all_gpus_that_fails_is_repeated(parking: Parking, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, done = [], asyncio.Event()
+
+    async def look(at_once: bool) -> float:
+        looks.append(at_once)
+        if len(looks) == 1:
+            raise OSError
+        if len(looks) == 3:
+            done.set()
+        return 0.0
+
+    async def run() -> None:
+        parking.wake()
+        running = asyncio.create_task(parking.run())
+        await asyncio.wait_for(done.wait(), DEADLINE)
+        running.cancel()
+
+    monkeypatch.setattr(pace, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(parking, "look", look)
+    asyncio.run(run())
+    assert looks == [True, True, False]
+
+
 def test_while_cgroups_are_read_the_agent_serves_its_clients(
     parking: Parking, views: list[View], monkeypatch: pytest.MonkeyPatch
 ) -> None:
