@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from orion.hook import layout
-from orion.node_agent.clients.client import Client, is_away
+from orion.node_agent.clients.client import Client, is_away, proven_mib
 from orion.node_agent.clients.former_clients import may_live
 from orion.node_agent.clients.shared_gpu import SharedGpu
 from orion.node_agent.parking.member import held
@@ -273,11 +273,18 @@ class GpuRoom:
         return sum(map(held, self._shared_gpu.living_hp.values()))
 
     def _taken(self) -> dict[Client, int]:
-        """Return what each client says to hold without what it waits for, which counts there already, in bytes."""
+        """Return what each client says to hold without what it waits for, which counts there already, in bytes.
+
+        One that says to hold more than it may, or that was listed, keeps nobody else away by that.
+        """
         waits = Counter[Client]()
         for each in (self.wishes, self.cramped, self.owed):
             waits.update(each.lacking())
-        return {each: held(each) - waits[each] for each in self._shared_gpu.clients.values()}
+        return {each: min(held(each), self._may_hold(each)) - waits[each] for each in self._shared_gpu.clients.values()}
+
+    def _may_hold(self, client: Client) -> int:
+        total, limit = self._shared_gpu.gpu.memory_bytes, client.slot.grant.memory_limit_bytes
+        return min(total, max(limit + _LEEWAY, proven_mib(client) * _MIB)) if limit else total
 
     def _hp_slots(self) -> list[Slot]:
         """Return the slots of hp that somebody holds."""

@@ -43,7 +43,8 @@ def parking(thread: Thread, tmp_path: Path) -> Parking:
 def hp(parking: Parking) -> Any:
     """hp, which says to hold so many MiB."""
     record = SimpleNamespace(memory_mib=1024, parking=SimpleNamespace(state=ParkingState.RUNNING))
-    made = Hp(record=record, uncounted_mib=0, awaits_driver=False)
+    slot = parking._gpus[GPU].shared_gpu.slots["hp-0"]
+    made = Hp(record=record, slot=slot, uncounted_mib=0, awaits_driver=False, listed_mib=0, before_lowering=(0, 0))
     parking._gpus[GPU].shared_gpu.living_hp[0, 1] = made  # type: ignore[assignment]
     parking._gpus[GPU].shared_gpu.clients[0] = made  # type: ignore[assignment]
     return made
@@ -73,6 +74,19 @@ def test_what_hp_says_to_hold_may_not_be_taken_yet_when_the_driver_is_asked(
     hp.record.memory_mib += 300
     assert grown(parking, views) == 300
     assert grown(parking, views) == 0
+
+
+@pytest.mark.parametrize(
+    ("limit_mib", "listed_mib", "most_mib"),
+    [(0, 0, 8 * 1024), (2048, 0, 2048 + 256), (2048, 4096, 4096), (16 * 1024, 0, 8 * 1024)],
+)
+def test_who_says_to_hold_more_than_it_may_keeps_nobody_away_by_that(
+    parking: Parking, views: list[View], hp: Any, limit_mib: int, listed_mib: int, most_mib: int
+) -> None:
+    hp.slot.grant.memory_limit_bytes, hp.listed_mib = limit_mib * MIB, listed_mib
+    assert grown(parking, views) == 0
+    hp.record.memory_mib = 1 << 30
+    assert grown(parking, views) == most_mib - 1024
 
 
 @pytest.mark.parametrize("grows", [False, True])

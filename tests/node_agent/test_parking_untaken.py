@@ -67,7 +67,8 @@ def test_what_has_just_ended_may_still_hold_its_memory(room: GpuRoom) -> None:
     clients, parking = room._shared_gpu.clients, SimpleNamespace(state=ParkingState.RUNNING)
     for number, mib in enumerate((1024, 2048)):
         record = SimpleNamespace(memory_mib=mib, parking=parking)
-        clients[number] = Client(record=record, uncounted_mib=0, awaits_driver=False)  # type: ignore[assignment]
+        slot = SimpleNamespace(grant=SimpleNamespace(memory_limit_bytes=0))
+        clients[number] = Client(record=record, slot=slot, uncounted_mib=0, awaits_driver=False)  # type: ignore[assignment]
     room.look(1.0, [])
     del clients[0]
     assert room.seen(1.5, []).ending == 0
