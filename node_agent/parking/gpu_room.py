@@ -111,6 +111,16 @@ class GpuRoom:
         """What the driver said last to be free, in bytes; None: it did not say."""
         return self._answer[0]
 
+    @property
+    def asked(self) -> float:
+        """When the driver was asked before its last answer, in seconds."""
+        return self._answer[1]
+
+    @property
+    def is_short(self) -> bool:
+        """Whether less is free than is kept for hp, whose reserve rises a look after hp has grown."""
+        return self.free is not None and self.free < self.reserve
+
     def count(self, what: str, seconds: float) -> None:
         """Count that a tenant has left, returned, refused, or was lost, and how long that took."""
         self._counts[what] += 1
@@ -258,6 +268,12 @@ class GpuRoom:
         if unpayable:
             self.owed.give_up()
         self.cramped.refuse(helpless)
+
+    def spend(self, size: int) -> None:
+        """Note that a client takes so much of what was free at the last decision; the next one sees what is left."""
+        if self.free_for_hp is not None and self.free_for_tenants is not None:
+            self.free_for_hp -= size
+            self.free_for_tenants -= size
 
     def announce(self, coming: int) -> None:
         """Tell others what those who come back have yet to take, in bytes: they ask before they take anything.

@@ -31,7 +31,7 @@ def news(uuid: str, room: GpuRoom, tenants: Iterable[Present], listed: Listed) -
     if any(each.moves for each in here):
         return (room.free, listed.get(uuid)) if room.has_hp else None
     said = [(client.record.memory_mib, _answer(client)) for each in here for client in each.clients]
-    return room.free, listed.get(uuid), said
+    return room.free, listed.get(uuid), said, room.is_short
 
 
 def _answer(client: Client) -> object:

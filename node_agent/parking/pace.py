@@ -8,8 +8,8 @@ from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.view import Place, View, Wishes
 
 LOOK_SECONDS, QUIET_SECONDS = 1.0, 5.0
-""" Between two questions about a GPU, and about one without hp on which all tenants are: nothing depends on the answer.
-"""
+""" Between two questions about a GPU, and about one without hp on which all tenants are: only what programs without a
+slot take is new there. """
 REST_SECONDS = 20.0
 """ Between two decisions about a GPU, at most. """
 HP_SECONDS = 0.1
@@ -29,10 +29,13 @@ class Pace:
         return {uuid for uuid in uuids if now >= self._ask_at.get(uuid, now)}
 
     def asked(self, at: float, cards: Mapping[str, GpuRoom], on: Mapping[str, Collection[Present]]) -> None:
-        """Note that the driver was asked about these GPUs in their turn. `on`: the tenants of each GPU."""
+        """Note that the driver was asked about these GPUs, in their turn or earlier. `on`: the tenants of each GPU."""
         for uuid, room in cards.items():
             all_rest = all(each.known.place is Place.HERE and each.rests for each in on.get(uuid, ()))
-            self._ask_at[uuid] = at + (QUIET_SECONDS if all_rest and not room.has_hp else LOOK_SECONDS)
+            is_quiet = all_rest and not room.has_hp and room.asked >= at  # a late answer must not become stale
+            after = at + (QUIET_SECONDS if is_quiet else LOOK_SECONDS)
+            before = self._ask_at.get(uuid, at)
+            self._ask_at[uuid] = after if before <= at else min(before, after)
 
     def seconds(self, now: float, cards: Collection[GpuRoom], moving: Iterable[Present], undecided: bool) -> float:
         """Return the time until the next look.
@@ -63,8 +66,6 @@ def next_decision(view: View, wishes: Wishes, here: Collection[Present], cards: 
         cards: of all GPUs.
     """
     has_hp = any(cards[uuid].has_hp for uuid in view.cards)
-    if not has_hp and any(each.moves for each in here) and all(each.moves_as_asked or each.rests for each in here):
-        return view.now + QUIET_SECONDS  # those who move are looked at, and cause a decision when they are done
     if wishes != Wishes() or not all(each.rests for each in here):
         return view.now + LOOK_SECONDS
     if all(each.known.place is Place.HERE for each in here):

@@ -124,7 +124,7 @@ class Parking:
             if seen:
                 await self._decide(seen, asked)
             self._look_at_gpus(time.monotonic(), in_turn - seen)
-            self._pace.asked(asked, {uuid: self._cards[uuid] for uuid in in_turn}, self.tenants.on)
+            self._pace.asked(asked, {uuid: self._cards[uuid] for uuid in due}, self.tenants.on)
         return self._seconds(time.monotonic())
 
     def _group(self, now: float) -> None:

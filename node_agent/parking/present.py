@@ -91,22 +91,13 @@ class Present:
     @property
     def rests(self) -> bool:
         """Whether it is here or away, as it was asked, and only time and news can change that."""
-        if self._is_troubled:
-            return False
-        if self.known.place is Place.HERE:
-            return not self.is_asked and not self._is_wished_away
-        return self.known.place is Place.AWAY and self.is_asked
-
-    @property
-    def moves_as_asked(self) -> bool:
-        """Whether it moves, and only itself can say more about that."""
-        return self.moves and not self._is_troubled
-
-    @property
-    def _is_troubled(self) -> bool:
         known = self.known
-        has_failed = known.failed_since is not None or known.is_lost or known.is_half
-        return bool(has_failed or known.silent or known.problems or known.lacks or not self.is_settled)
+        is_troubled = known.failed_since is not None or known.is_lost or known.is_half
+        if is_troubled or known.silent or known.problems or known.lacks or not self.is_settled:
+            return False
+        if known.place is Place.HERE:
+            return not self.is_asked and not self._is_wished_away
+        return known.place is Place.AWAY and self.is_asked
 
     def changes_at(self, now: float) -> float:
         """Return when it is seen differently although it rests: only because time passes."""

@@ -75,6 +75,7 @@ def _fits_beside_returns(
     if free is None or free - kept < size:
         return False
     (room.owed if is_sure else room.cramped).give(client, size, now)
+    room.spend(size)
     return True
 
 

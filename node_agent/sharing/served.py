@@ -100,11 +100,12 @@ class ServedGpu:
                 slot.knowledge.save()
 
     def _look_at_clients(self, now_ns: int) -> None:
-        self._looked_at_clients_ns = now_ns
+        self._looked_at_clients_ns = 0  # if this fails, the next check makes up for it
         self.joining.look(now_ns)
         look = self.activity.look()
         self.activity.share_out()
         self._plan(look)
+        self._looked_at_clients_ns = now_ns
         if look.anything or self.shared_gpu.stopped:
             self._active_ns = now_ns
 

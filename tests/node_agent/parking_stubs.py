@@ -34,7 +34,7 @@ class Tenants:
             clients=[SimpleNamespace(record=self.record, slot=slot, stays=False)], joined={},
             note_lacks=lambda lacking: None, moved_since=lambda asked: self.one.known.moved > asked,
             look=self.look_at_one, note=lambda now: None, is_asked=True, is_listed=True, parks=True,
-            moves=moves_always or place is Place.LEAVING, moves_as_asked=not moves_always, rests=place is Place.HERE,
+            moves=moves_always or place is Place.LEAVING, rests=place is Place.HERE,
         )  # fmt: skip
         self.present: dict[str, Any] = {"one": self.one}
         self.on = {GPU: [self.one]}

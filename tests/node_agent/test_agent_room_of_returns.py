@@ -57,6 +57,22 @@ def test_a_slot_that_does_not_park_gets_what_it_is_sure_of_or_fits_and_else_wait
     eventually(lambda: returning_mib(other) == 0)
 
 
+def test_room_beside_a_return_is_given_once_to_a_slot_that_does_not_park(cards: Cards) -> None:
+    """Else it would take, bit by bit, the room of the tenant that comes back, whose program would be lost."""
+    other, held = cards.be("be-1", 100), 100
+    with cards.administrator() as administrator:
+        administrator.set_grant(GPU, "be-1", memory_parks=False)
+    tenant = that_returns(cards)
+    for _ in range(30):
+        other.says(held + 500)
+        is_given = ask_for_room(other, 500 * MIB) is CreditAnswer.YES
+        held += 500 if is_given and cards.card.hold(other, held + 500) else 0
+        other.says(held)
+    assert 600 <= held <= 8192 - 5000
+    tenant.stops_before = None
+    tenant.reaches(ParkingState.RUNNING)
+
+
 def test_hp_that_does_not_wait_is_not_concerned(cards: Cards) -> None:
     hp = cards.hp(wait_ms=0)
     tenant = that_returns(cards)

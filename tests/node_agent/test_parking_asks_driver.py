@@ -175,13 +175,15 @@ def test_while_all_tenants_are_here_the_agent_decides_upon_news_only(
     assert decisions() == 2
     free.append(2 * GIB)
     assert decisions() == 3
+    monkeypatch.setattr(gpu_room.GpuRoom, "is_short", True)
+    assert decisions() == 4, "the reserve for hp has risen"
     monkeypatch.setattr(pace, "REST_SECONDS", 0.0)
     here.record.memory_mib = 3
-    assert decisions() == 6, "what follows from time alone is seen later"
+    assert decisions() == 7, "what follows from time alone is seen later"
     monkeypatch.setattr(pace, "REST_SECONDS", 3600.0)
     here.one.rests = False
     free.append(GIB)
-    assert decisions() == 9, "somebody may have to be asked again"
+    assert decisions() == 10, "somebody may have to be asked again"
 
 
 def test_while_a_tenant_is_away_the_agent_decides_upon_news_and_when_its_time_has_come(

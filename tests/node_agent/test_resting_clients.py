@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from orion.hook import layout
+from orion.node_agent.sharing.served import ServedGpu
 from orion.node_agent.sharing.usage import Usage
 from tests.node_agent.hp_pages import HpClient, LookedAt
 
@@ -95,3 +96,31 @@ def test_usage_of_the_last_second_ends_while_nobody_is_looked_at(gpu: LookedAt) 
     assert usage.of("hp-0").second.slot.charged == 0
     assert usage.of("hp-0").totals.charged == SECOND
     assert usage.of("hp-0").recent.seconds == 3
+
+
+def test_a_check_that_failed_is_made_again_although_nobody_says_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks: list[int] = []
+    said = [False]
+
+    def check(now_ns: int) -> None:
+        checks.append(now_ns)
+        if len(checks) == 1:
+            raise OSError("a page")
+
+    served: Any = ServedGpu.__new__(ServedGpu)
+    no_plans = SimpleNamespace(plans={}, watched=False)
+    look = SimpleNamespace(anything=False)
+    activity = SimpleNamespace(
+        rests=lambda: not said or said.pop(), skip=lambda: 0, look=lambda: look, share_out=lambda: None
+    )
+    served.__dict__ |= {
+        "_active_ns": 0, "_looked_at_clients_ns": 9 * SECOND, "_conditions_ns": 100 * SECOND, "turns": no_plans,
+        "ceilings": no_plans, "shared_gpu": SimpleNamespace(slots={}, stopped=()), "activity": activity,
+        "joining": SimpleNamespace(look=check), "usage": SimpleNamespace(skip=lambda elapsed_ns: None),
+    }  # fmt: skip
+    monkeypatch.setattr(ServedGpu, "_plan", lambda served, look: None)
+    with pytest.raises(OSError, match="a page"):
+        served.look(10 * SECOND)
+    for half in (21, 22, 23):
+        served.look(half * SECOND // 2)
+    assert checks == [10 * SECOND, 21 * SECOND // 2]
