@@ -147,7 +147,7 @@ class Client:
     def rests(self) -> bool:
         """Return whether it lives, is idle, reads its messages, and has said nothing since the last call."""
         before, self.last_said = self.last_said, self.record.said
-        idle = self.busy.is_idle and not self.busy.owner_died
+        idle = self.busy.state is layout.BusyState.IDLE and not self.busy.owner_died
         return idle and self.ready and self.last_said == before and self.connection.stuck_since is None
 
     def inform(self) -> None:

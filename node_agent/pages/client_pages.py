@@ -42,11 +42,6 @@ class BusyPage:
         return layout.BusyState(value) if value <= layout.BusyState.LINGER else layout.BusyState.BUSY
 
     @property
-    def is_idle(self) -> bool:
-        """Whether the state is IDLE."""
-        return self._words[self._state] == layout.BusyState.IDLE
-
-    @property
     def progress(self) -> int:
         """Grows when the client finds out that work is complete."""
         return self._longs[self._progress]

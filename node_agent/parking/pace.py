@@ -65,11 +65,10 @@ def next_decision(view: View, wishes: Wishes, here: Collection[Present], cards: 
         here: the tenants there.
         cards: of all GPUs.
     """
-    has_hp = any(cards[uuid].has_hp for uuid in view.cards)
     if wishes != Wishes() or not all(each.rests for each in here):
         return view.now + LOOK_SECONDS
     if all(each.known.place is Place.HERE for each in here):
         return view.now + REST_SECONDS
-    if has_hp or any(room.free is None or room.kept for room in view.cards.values()):
+    if any(room.free is None or room.kept or cards[uuid].has_hp for uuid, room in view.cards.items()):
         return view.now + LOOK_SECONDS
     return min(next_change(view), *(each.changes_at(view.now) for each in here), view.now + REST_SECONDS)

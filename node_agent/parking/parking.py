@@ -26,7 +26,6 @@ from orion.node_agent.parking.host_room import HostRoom
 from orion.node_agent.parking.known import HOST_MEMORY_SHORT
 from orion.node_agent.parking.last_look import where_clients_have_grown
 from orion.node_agent.parking.news import news
-from orion.node_agent.parking.pace import Pace, next_decision
 from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.room_answers import Wait, answer
 from orion.node_agent.parking.tenants import Tenants
@@ -72,7 +71,7 @@ class Parking:
         self._cards: dict[str, GpuRoom] = {}
         self._host = HostRoom(memory)
         self._waking = Waking()
-        self._pace = Pace()
+        self._pace = pace.Pace()
         self._grouped = float("-inf")
         """ When all tenants were last found. """
         self._decided_on: dict[str, object] = {}
@@ -210,7 +209,7 @@ class Parking:
                 self._tell(self.tenants.present[name], False, now)
         if wishes.leave or wishes.back:  # that they move now is no news
             self._decided_on |= {uuid: self._news(uuid) for uuid in gpus & self._decided_on.keys()}
-        self._due |= dict.fromkeys(gpus, next_decision(view, wishes, here, self._cards))
+        self._due |= dict.fromkeys(gpus, pace.next_decision(view, wishes, here, self._cards))
         shown = {uuid: self._cards[uuid] for uuid in gpus}
         showing.show(now, shown, here, [self._gpus[uuid].shared_gpu for uuid in gpus])
         return True
@@ -279,7 +278,7 @@ class Parking:
         if self._cards:
             for room in self._cards.values():
                 room.announce(0)
-            self._cards, self._decided_on, self._due, self._moving, self._pace = {}, {}, {}, [], Pace()
+            self._cards, self._decided_on, self._due, self._moving, self._pace = {}, {}, {}, [], pace.Pace()
             self.tenants = Tenants()
             showing.show_end(time.monotonic(), [each.shared_gpu for each in self._gpus.values()])
 
