@@ -212,7 +212,7 @@ class GpuRoom:
 
     def _look_at_ending(self, now: float) -> None:
         clients = self._shared_gpu.clients.values()
-        before, self._held = self._held, {each: 0 if is_away(each) else held(each) for each in clients}
+        before, self._held = self._held, {each: 0 if is_away(each) else self._says(each) for each in clients}
         gone = sum(size for client, size in before.items() if client not in self._held)
         self._ending = [each for each in self._ending if now - each[0] < _ENDING_SECONDS]
         self._ending += [(now, gone)] if gone else []
@@ -289,18 +289,17 @@ class GpuRoom:
         return sum(map(held, self._shared_gpu.living_hp.values()))
 
     def _taken(self) -> dict[Client, int]:
-        """Return what each client says to hold without what it waits for, which counts there already, in bytes.
-
-        One that says to hold more than it may, or that was listed, keeps nobody else away by that.
-        """
+        """Return what each client says to hold without what it waits for, which counts there already, in bytes."""
         waits = Counter[Client]()
         for each in (self.wishes, self.cramped, self.owed):
             waits.update(each.lacking())
-        return {each: min(held(each), self._may_hold(each)) - waits[each] for each in self._shared_gpu.clients.values()}
+        return {each: self._says(each) - waits[each] for each in self._shared_gpu.clients.values()}
 
-    def _may_hold(self, client: Client) -> int:
+    def _says(self, client: Client) -> int:
+        """Return what a client says to hold, in bytes, and no more than it may: it keeps nobody else away by that."""
         total, limit = self._shared_gpu.gpu.memory_bytes, client.slot.grant.memory_limit_bytes
-        return min(total, max(limit + _LEEWAY, proven_mib(client) * _MIB)) if limit else total
+        most = max(limit + _LEEWAY, proven_mib(client) * _MIB) if limit else total
+        return min(held(client), most, total)
 
     def _hp_slots(self) -> list[Slot]:
         """Return the slots of hp that somebody holds."""

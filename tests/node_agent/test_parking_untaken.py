@@ -81,3 +81,16 @@ def test_what_has_just_ended_may_still_hold_its_memory(room: GpuRoom) -> None:
     assert room.seen(3.5, []).ending == GIB, "what was parked is on the GPU no more"
     room.look(4.0, [])
     assert room.seen(4.0, []).ending == 0
+
+
+def test_who_ends_after_it_said_more_than_it_may_hold_delays_nobody_by_that(room: GpuRoom) -> None:
+    clients = room._shared_gpu.clients
+    slot = SimpleNamespace(grant=SimpleNamespace(memory_limit_bytes=GIB))
+    record = SimpleNamespace(memory_mib=1 << 30, parking=SimpleNamespace(state=ParkingState.RUNNING))
+    clients[0] = Client(  # type: ignore[assignment]
+        record=record, slot=slot, uncounted_mib=0, awaits_driver=False, listed_mib=0, before_lowering=(0, 0)
+    )
+    room.look(1.0, [])
+    del clients[0]
+    room.look(2.0, [])
+    assert room.seen(2.0, []).ending == GIB + (GIB >> 2)
