@@ -32,6 +32,7 @@ GPU_CLIENTS_MAX = 512
 BESIDES = 192
 WAIT_BUCKETS = 32
 BUSY_PERIODS = 128
+MEMORY_TAKEN = 1 << 63
 RANKS_MAX = 31
 MEETING_STREAMS = 8
 FLOOR_CYCLE_MS = 200
@@ -277,7 +278,8 @@ class RecordPage(LittleEndianStructure):
         ("memory_least", c_uint64),
         ("memory_most", c_uint64),
         ("has_pools", c_uint64),
-        ("unused", c_uint8 * 1264),
+        ("memory_taken", c_uint64),
+        ("unused", c_uint8 * 1256),
     ]
 
 

@@ -5,10 +5,8 @@ from orion.hook.cuda_header import Function
 from orion.hook.declared import Declaration
 from orion.hook.wrapper_parts import calling, on_success, only_call, operation_begin, real, stream_name
 
-
-def _room_may_come(device: str, size: str) -> str:
-    """Return the condition under which an allocation is tried again: others leave a full GPU (parking/room.h)."""
-    return f"result == CUDA_ERROR_OUT_OF_MEMORY && orion_room_may_come({device}, {size}, &until)"
+_NO_ROOM = "result == CUDA_ERROR_OUT_OF_MEMORY"
+""" Then others leave a full GPU, and the allocation is tried again (parking/room.h). """
 
 
 def _from_pool(function: Function, declaration: Declaration, arguments: str) -> list[str]:
@@ -24,7 +22,7 @@ def _from_pool(function: Function, declaration: Declaration, arguments: str) -> 
         "if (orion_room_ask_first_for_pool(&pooling, &until)) do {",
         f"    {operation_begin(stream)}",
         f"    result = {real(function)};",
-        f"}} while ({_room_may_come('pooling.counts ? pooling.device : -1', size)});",
+        f"}} while ({_NO_ROOM} && orion_room_may_come_for_pool(&pooling, &until));",
         f"return orion_pool_ended(&pooling, {at}, result);",
     ]
 
@@ -107,7 +105,7 @@ def memory(function: Function, declaration: Declaration) -> list[str]:
         "uint64_t until = 0;",
         "if (kind != ORION_MEMORY_RESIDENT || orion_room_ask_first(device, reserved, &until))",
         f"    do result = {allocate};",
-        f"    while ({_room_may_come('device', 'reserved')});",
+        f"    while ({_NO_ROOM} && orion_room_may_come(device, reserved, &until));",
         f"orion_memory_{'reserved' if device else 'allocated'}(device, reserved, kind, {key}, result);",
         *(on_success(f"orion_memory_placed(&{placed}->location, {placed}->type)") if placed else []),
         "return result;",

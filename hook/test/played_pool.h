@@ -22,6 +22,7 @@
 #define OF_SECOND ((CUmemoryPool)0x50000) /* the default pool of a device without a context */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t said_when_asked;      /* what the process said to have taken when it last asked the driver for memory */
 static uint64_t held, taken, pending; /* pending: freed, but not given back before the next synchronisation */
 static bool fragmented;               /* no allocation fits into the free part */
 static unsigned trims, next_address;
@@ -73,9 +74,11 @@ static inline CUresult CUDAAPI fake_trim(CUmemoryPool pool, size_t keep)
     pthread_mutex_unlock(&mutex);
     return CUDA_SUCCESS;
 }
+static inline uint64_t said_to_be_taken(void) { return atomic_load(&gpu->record->memory_taken) & ~ORION_MEMORY_TAKEN; }
 static inline CUresult take(CUdeviceptr *at, uint64_t bytes)
 {
     pthread_mutex_lock(&mutex);
+    said_when_asked = said_to_be_taken();
     uint64_t left = fragmented ? 0 : held - taken;
     if (bytes > left) held += (bytes - left + STEP - 1) / STEP * STEP;
     taken += bytes;

@@ -17,6 +17,18 @@ static void a_pool_counts_with_what_it_holds(void)
     CHECK(counted() == 0);
 }
 
+static void what_a_pool_may_be_about_to_take_is_not_said_to_be_taken(void)
+{
+    CUdeviceptr at[3];
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t before = counted();
+        CHECK(allocate(&at[i], 2 * STEP, NULL) == CUDA_SUCCESS);
+        CHECK(said_when_asked == before && said_to_be_taken() == counted() && counted() == before + 2 * STEP);
+    }
+    for (unsigned i = 0; i < 3; i++) release(at[i]);
+    give_back_what_is_free();
+}
+
 static void pools_of_host_memory_and_foreign_pools_do_not_count(void)
 {
     CUdeviceptr at;
@@ -189,6 +201,7 @@ int main(void)
 {
     play_pool();
     a_pool_counts_with_what_it_holds();
+    what_a_pool_may_be_about_to_take_is_not_said_to_be_taken();
     pools_of_host_memory_and_foreign_pools_do_not_count();
     the_default_pool_of_a_device_without_a_context_counts();
     what_waits_for_a_synchronisation_serves_the_next_allocation();

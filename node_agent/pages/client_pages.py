@@ -129,6 +129,7 @@ class RecordPage:
     _least: ClassVar[int] = layout.offset(layout.RecordPage, "memory_least") // 8
     _most: ClassVar[int] = layout.offset(layout.RecordPage, "memory_most") // 8
     _has_pools: ClassVar[int] = layout.offset(layout.RecordPage, "has_pools") // 8
+    _taken: ClassVar[int] = layout.offset(layout.RecordPage, "memory_taken") // 8
     _epoch: ClassVar[int] = layout.offset(layout.RecordPage, "credit_epoch") // 8
     _parking: ClassVar[int] = layout.offset(layout.RecordPage, "parking") // 8
     _parking_since: ClassVar[int] = layout.offset(layout.RecordPage, "parking_since_ns") // 8
@@ -192,6 +193,15 @@ class RecordPage:
     def memory_mib(self) -> int:
         """What the client says that it holds of the device's memory, in MiB, rounded up; at most 2 PiB."""
         return min(-(-self._words[self._memory] >> 20), _MIB_MAX)
+
+    @property
+    def taken_mib(self) -> int | None:
+        """What of it the client has surely taken, in MiB, rounded up; None: an earlier hook does not say.
+
+        The driver may be asked for the rest at any moment.
+        """
+        word = self._words[self._taken]
+        return min(-(-(word & ~layout.MEMORY_TAKEN) >> 20), _MIB_MAX) if word & layout.MEMORY_TAKEN else None
 
     def memory_since_mib(self, question: int) -> tuple[int, int]:
         """Return the least and the most that the client has held since a question to the driver, as far as it says."""

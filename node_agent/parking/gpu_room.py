@@ -75,12 +75,11 @@ class GpuRoom:
     def question(self) -> dict[Client, int]:
         """Return what each client has surely taken, in bytes. Call it before the driver is asked.
 
-        What they say to hold they may still be taking, so it counts only once it was there at the last question, too.
+        Of the rest nobody knows whether the driver's answer has it. What the hook of an earlier version says to hold it
+        may still be taking, so that counts only once it was there at the last question, too.
         """
         before, self._had_taken = self._had_taken, self._taken()
-        if before is None:
-            return self._had_taken
-        return {client: min(size, before.get(client, 0)) for client, size in self._had_taken.items()}
+        return {client: _surely_taken(client, size, before) for client, size in self._had_taken.items()}
 
     def answered(
         self,
@@ -145,8 +144,11 @@ class GpuRoom:
 
         What another one has freed meanwhile, or held when it ended, the driver has to say.
         """
-        before = self._answer[2]
-        return sum(max(0, size - before.get(client, 0)) for client, size in self._taken().items())
+        before, grown, proven = self._answer[2], Counter[Slot](), Counter[Slot]()
+        for client, size in self._taken().items():
+            grown[client.slot] += max(0, size - min(before.get(client, 0), _surely_taken(client, size)))
+            proven[client.slot] += proven_mib(client)
+        return sum(min(size, self._most_of(slot, proven[slot])) for slot, size in grown.items())
 
     @property
     def unseen(self) -> int:
@@ -292,14 +294,17 @@ class GpuRoom:
         """Return what each client says to hold without what it waits for, which counts there already, in bytes."""
         waits = Counter[Client]()
         for each in (self.wishes, self.cramped, self.owed):
-            waits.update(each.lacking())
+            waits.update({client: wish.size for client, wish in each.waiting().items()})
         return {each: self._says(each) - waits[each] for each in self._shared_gpu.clients.values()}
 
     def _says(self, client: Client) -> int:
         """Return what a client says to hold, in bytes, and no more than it may: it keeps nobody else away by that."""
-        total, limit = self._shared_gpu.gpu.memory_bytes, client.slot.grant.memory_limit_bytes
-        most = max(limit + _LEEWAY, proven_mib(client) * _MIB) if limit else total
-        return min(held(client), most, total)
+        return min(held(client), self._most_of(client.slot, proven_mib(client)))
+
+    def _most_of(self, slot: Slot, mib: int) -> int:
+        """Return how many bytes a slot may have taken, whatever its processes say. `mib`: what they surely hold."""
+        total, limit = self._shared_gpu.gpu.memory_bytes, slot.grant.memory_limit_bytes
+        return min(total, max(limit + _LEEWAY, mib * _MIB)) if limit else total
 
     def _hp_slots(self) -> list[Slot]:
         """Return the slots of hp that somebody holds."""
@@ -322,3 +327,17 @@ class GpuRoom:
             if member.shared_gpu is self._shared_gpu and member.clients
         ]
         return sum(max(0, each.slot.memory_sharing.request_bytes - each.held) for each in members)
+
+
+def _surely_taken(client: Client, says: int, before: Mapping[Client, int] | None = None) -> int:
+    """Return what a client has surely taken of what it says to hold, in bytes.
+
+    Args:
+        client: that says so.
+        says: what it says.
+        before: what each client said at an earlier moment; the hook of an earlier version says no more than that.
+    """
+    taken = client.record.taken_mib
+    if taken is not None:
+        return min(says, (taken + client.uncounted_mib) * _MIB)
+    return says if before is None else min(says, before.get(client, 0))

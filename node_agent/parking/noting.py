@@ -78,9 +78,9 @@ def keep_untaken(now: float, tenants: Iterable[Present], cards: Mapping[str, Gpu
     """
     for present in tenants:
         for uuid, size in present.known.take_untaken().items():
-            client = next((each for each in present.clients if each.slot.gpu == uuid), None)
-            if client is not None and client not in cards[uuid].cramped.lacking():  # else it has asked again
-                cards[uuid].cramped.give(client, size, now)
+            clients = [each for each in present.clients if each.slot.gpu == uuid]
+            if clients and cards[uuid].cramped.waiting().keys().isdisjoint(clients):  # else one has asked again
+                cards[uuid].cramped.give(clients[0], size, now)
 
 
 def note_result(

@@ -185,9 +185,9 @@ class Parking:
         self._count(here)
         self._look_at_gpus(now, gpus)
         noting.keep_untaken(now, here, self._cards)
-        lacking = {client: size for uuid in gpus for client, size in self._cards[uuid].cramped.lacking().items()}
+        waiting = {client: wish for uuid in gpus for client, wish in self._cards[uuid].cramped.waiting().items()}
         for each in here:
-            each.note_lacks(lacking)
+            each.note_lacks(waiting)
         cards = {uuid: self._cards[uuid].seen(now, self.tenants.on.get(uuid, ()), is_stale) for uuid in gpus}
         factor, retry_seconds = self._settings.parking_stay_factor, self._settings.parking_retry_seconds
         view = View(now, cards, self.tenants.views(now, here, self._asking.listed, factor), factor, _MARGIN_PART)

@@ -22,6 +22,7 @@ from orion.node_agent.parking.answers import (
 from orion.node_agent.parking.known import COUNTED, HOST_MEMORY_SHORT, YOUNG_SECONDS, Known
 from orion.node_agent.parking.member import Member, held
 from orion.node_agent.parking.view import Place, Tenant
+from orion.node_agent.parking.wishes import Wish
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.slot import Slot
 
@@ -261,13 +262,14 @@ class Present:
         )
         return verdict(answer, asked)
 
-    def note_lacks(self, lacking: Mapping[Client, int]) -> None:
+    def note_lacks(self, waiting: Mapping[Client, Wish]) -> None:
         """Note which clients' allocations found no room; while it is away, what it lacked when it left."""
         if self.known.place is Place.HERE:
             found: defaultdict[str, int] = defaultdict(int)
-            for member in self.members if lacking else ():
-                if lacks := sum(lacking[client] for client in member.clients if client in lacking):
-                    found[member.slot.gpu] += min(member.most, lacks)  # each client may ask for the whole limit
+            for member in self.members if waiting else ():
+                if wishes := [waiting[client] for client in member.clients if client in waiting]:
+                    size = min(member.most, sum(each.size for each in wishes))  # each may ask for the whole limit
+                    found[member.slot.gpu] += size + sum(each.more for each in wishes)
             self.known.lacks = dict(found)
 
     def note(self, now: float) -> None:

@@ -133,10 +133,10 @@ class RoomWishes:
             self._wishes.pop((client, False), None)
             self._wishes.pop((client, True), None)
 
-    def lacking(self) -> dict[Client, int]:
-        """Return what each client waits for, in bytes; not what it has been given, which `kept` says."""
-        waiting = ((client, each) for (client, _), each in self._wishes.items() if not each.given)
-        return {client: each.needed for client, each in waiting if not each.is_hopeless}
+    def waiting(self) -> dict[Client, Wish]:
+        """Return what each client waits for; not what it has been given, which `kept` says."""
+        wishes = ((client, each) for (client, _), each in self._wishes.items() if not each.given)
+        return {client: each for client, each in wishes if not each.is_hopeless}
 
     def forget(self, now: float) -> None:
         """Forget clients that ask no more, and those that have left."""
@@ -148,7 +148,7 @@ class RoomWishes:
     @property
     def wished(self) -> int:
         """What clients wait for, in bytes."""
-        return sum(each.needed for each in self._wishes.values() if not each.given and not each.is_hopeless)
+        return sum(each.needed for each in self.waiting().values())
 
     def kept(self, but: Wish | None = None) -> int:
         """Return what clients have been given and have not taken yet, in bytes."""

@@ -20,6 +20,12 @@ from tests.node_agent.conftest import GPU
 GIB = 1 << 30
 
 
+class Stub(SimpleNamespace):
+    """A client or a slot, which can be a key."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
 class Tenants:
     """One tenant, which may leave and come back if nothing else is said."""
 
@@ -32,7 +38,7 @@ class Tenants:
         self.one: Any = SimpleNamespace(
             name="one", known=Known(began=0.0, place=place), slots=[], members=[], gpus={GPU},
             clients=[SimpleNamespace(record=self.record, slot=slot, stays=False)], joined={},
-            note_lacks=lambda lacking: None, moved_since=lambda asked: self.one.known.moved > asked,
+            note_lacks=lambda waiting: None, moved_since=lambda asked: self.one.known.moved > asked,
             look=self.look_at_one, note=lambda now: None, is_asked=True, is_listed=True, parks=True,
             moves=moves_always or place is Place.LEAVING, rests=place is Place.HERE,
         )  # fmt: skip
@@ -72,7 +78,7 @@ def note_views(monkeypatch: pytest.MonkeyPatch) -> list[View]:
 
 def stub_parking(thread: Thread, root: Path) -> Parking:
     """Return the parking of a GPU with a tenant that moves whenever somebody looks. `thread`: asks the driver."""
-    slot: Any = SimpleNamespace(
+    slot: Any = Stub(
         role=layout.Role.HP,
         parking=SimpleNamespace(is_asked=True, state="", left_bytes=0),
         grant=SimpleNamespace(memory_limit_bytes=0, memory_wait_ns=0),

@@ -1,6 +1,7 @@
 """Nobody comes back to room that hp or be takes at this moment, whatever the driver has said to be free."""
 
 import asyncio
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,11 +17,7 @@ from tests.node_agent.asking_thread import Thread
 from tests.node_agent.conftest import GPU, eventually
 from tests.node_agent.fake_card import MIB
 from tests.node_agent.parking_cards import GIB, Cards
-from tests.node_agent.parking_stubs import Tenants, note_views, stub_parking
-
-
-class Hp(SimpleNamespace):
-    __hash__ = object.__hash__  # type: ignore[assignment]
+from tests.node_agent.parking_stubs import Stub, Tenants, note_views, stub_parking
 
 
 @pytest.fixture
@@ -42,11 +39,13 @@ def parking(thread: Thread, tmp_path: Path) -> Parking:
 @pytest.fixture
 def hp(parking: Parking) -> Any:
     """hp, which says to hold so many MiB."""
-    record = SimpleNamespace(memory_mib=1024, parking=SimpleNamespace(state=ParkingState.RUNNING))
+    record = SimpleNamespace(memory_mib=1024, taken_mib=None, parking=SimpleNamespace(state=ParkingState.RUNNING))
     slot = parking._gpus[GPU].shared_gpu.slots["hp-0"]
-    made = Hp(record=record, slot=slot, uncounted_mib=0, awaits_driver=False, listed_mib=0, before_lowering=(0, 0))
-    parking._gpus[GPU].shared_gpu.living_hp[0, 1] = made  # type: ignore[assignment]
-    parking._gpus[GPU].shared_gpu.clients[0] = made  # type: ignore[assignment]
+    made: Any = Stub(
+        record=record, slot=slot, uncounted_mib=0, awaits_driver=False, listed_mib=0, before_lowering=(0, 0)
+    )
+    parking._gpus[GPU].shared_gpu.living_hp[0, 1] = made
+    parking._gpus[GPU].shared_gpu.clients[0] = made
     return made
 
 
@@ -67,7 +66,52 @@ def test_what_hp_takes_while_the_driver_is_slow_is_not_free(
     assert grown(parking, views) == 0, "what hp frees the driver has to say"
 
 
-def test_what_hp_says_to_hold_may_not_be_taken_yet_when_the_driver_is_asked(
+def test_what_a_hook_says_to_be_taking_is_not_free_until_it_is_taken(
+    parking: Parking, views: list[View], hp: Any
+) -> None:
+    """A thread may stop between its last look at the agent's words and the driver's call, for as long as it likes."""
+    hp.record.taken_mib, hp.uncounted_mib = 1024, 100
+    assert grown(parking, views) == 0
+    hp.record.memory_mib += 300
+    for _ in range(5):
+        assert grown(parking, views) == 300
+    hp.record.taken_mib += 300
+    assert grown(parking, views) == 0, "the driver was asked after that"
+
+
+def test_what_has_failed_and_is_tried_again_has_not_been_taken(
+    parking: Parking, thread: Thread, views: list[View], hp: Any
+) -> None:
+    hp.record.memory_mib, hp.record.taken_mib = 1324, 1024
+    assert grown(parking, views) == 300
+    thread.hangs = True
+    hp.record.taken_mib = 1324
+    assert grown(parking, views) == 300, "the driver was asked before that"
+
+
+def test_what_one_that_waits_for_room_wants_counts_once(parking: Parking, views: list[View], hp: Any) -> None:
+    hp.record.taken_mib = 1024
+    assert grown(parking, views) == 0
+    room = parking._room(GPU)
+    hp.record.memory_mib += 400
+    wish, _ = room.wishes.note(hp, 300 * MIB, time.monotonic())
+    wish.more = 200 * MIB
+    assert grown(parking, views) == 100, "another thread takes the rest"
+
+
+def test_processes_of_a_slot_that_say_too_much_keep_nobody_away_together(
+    parking: Parking, views: list[View], hp: Any
+) -> None:
+    hp.slot.grant.memory_limit_bytes = 2048 * MIB
+    others = [Stub(**vars(hp) | {"record": SimpleNamespace(**vars(hp.record))}) for _ in range(3)]
+    parking._gpus[GPU].shared_gpu.clients.update(enumerate(others, 1))  # type: ignore[arg-type]
+    assert grown(parking, views) == 0
+    for each in others:
+        each.record.memory_mib = 1 << 30
+    assert grown(parking, views) == 2048 + 256
+
+
+def test_what_the_hook_of_an_earlier_version_holds_may_not_be_taken_yet_when_the_driver_is_asked(
     parking: Parking, views: list[View], hp: Any
 ) -> None:
     assert grown(parking, views) == 0

@@ -14,15 +14,13 @@ from orion.node_agent.parking.member import Member
 from orion.node_agent.parking.present import Present
 from orion.node_agent.parking.tenants import Tenants
 from orion.node_agent.parking.view import Place
+from orion.node_agent.parking.wishes import Wish
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.memory_sharing import MemorySharing
 from orion.node_agent.slots.parking_state import GpuParking, SlotParking
+from tests.node_agent.parking_stubs import Stub
 
 GIB, GPU = 1 << 30, "GPU-1"
-
-
-class Stub(SimpleNamespace):
-    __hash__ = object.__hash__  # type: ignore[assignment]
 
 
 def present(limit: int, held_mib: int, listed_mib: int = 0) -> Present:
@@ -81,8 +79,15 @@ def test_nobody_is_asked_to_leave_before_the_agent_knows_what_that_moves() -> No
 
 def test_what_a_tenant_lacks_counts_up_to_its_limit() -> None:
     tenant = present(2 * GIB, 512)
-    tenant.note_lacks(dict.fromkeys(tenant.clients, 3 * GIB))
+    tenant.note_lacks(dict.fromkeys(tenant.clients, Wish(3 * GIB, 0, 0.0, 0.0)))
     assert tenant.by_gpu() == tenant.known.lacks == {GPU: 2 * GIB}
+
+
+def test_what_a_tenant_lacks_beyond_its_limit_is_what_it_is_answered_by() -> None:
+    """Else it would not leave where there is room for its limit, and would not get that, because it has failed once."""
+    tenant = present(2 * GIB, 512)
+    tenant.note_lacks(dict.fromkeys(tenant.clients, Wish(2 * GIB, 0, 0.0, 0.0, more=GIB // 4)))
+    assert tenant.known.lacks == {GPU: 2 * GIB + GIB // 4}
 
 
 def test_what_a_tenant_once_held_does_not_count_for_ever() -> None:

@@ -101,7 +101,7 @@ def test_a_wish_that_nobody_can_fulfil_harms_no_smaller_one_of_another_thread_of
         assert (larger.size, is_new) == (60 * GIB, True), "the answer was about the earlier wish"
         wishes.note(hp, GIB, began + 0.9)
     wishes.drop([hp])
-    assert not wishes.lacking()
+    assert not wishes.waiting()
 
 
 def test_who_asks_before_each_allocation_needs_no_more_each_time() -> None:
@@ -125,9 +125,9 @@ def test_what_is_given_to_who_does_not_wait_is_given_to_nobody_else() -> None:
 def test_what_has_been_given_is_kept_and_lacks_no_more() -> None:
     wishes, be = RoomWishes(), client()
     wishes.note(be, GIB, now=1.0)
-    assert (wishes.lacking(), wishes.kept()) == ({be: GIB}, 0)
+    assert (list(wishes.waiting()), wishes.wished, wishes.kept()) == ([be], GIB, 0)
     wishes.give(be, GIB, now=1.0)
-    assert (wishes.lacking(), wishes.kept()) == ({}, GIB)
+    assert (wishes.wished, wishes.kept()) == (0, GIB)
 
 
 def test_what_a_client_has_been_given_is_not_kept_for_long() -> None:

@@ -12,12 +12,9 @@ from orion.node_agent.parking.known import Known
 from orion.node_agent.parking.view import Place
 from orion.node_agent.settings import AgentSettings
 from orion.node_agent.slots.parking_state import GpuParking
+from tests.node_agent.parking_stubs import Stub
 
 GIB, GPU = 1 << 30, "GPU-1"
-
-
-class Client(SimpleNamespace):
-    __hash__ = object.__hash__  # type: ignore[assignment]
 
 
 @pytest.fixture
@@ -27,11 +24,15 @@ def room() -> GpuRoom:
     return GpuRoom(shared_gpu, AgentSettings())
 
 
+def client(slot: Any, record: Any) -> Any:
+    return Stub(slot=slot, record=record, uncounted_mib=0, awaits_driver=False, listed_mib=0, before_lowering=(0, 0))
+
+
 @pytest.fixture
 def tenant() -> Any:
     """One that has left because it lacks 2 GiB."""
-    client = Client(slot=SimpleNamespace(gpu=GPU), record=SimpleNamespace(memory_mib=3072))
-    return SimpleNamespace(clients=[client], known=Known(0.0, Place.AWAY, lacks={GPU: 2 * GIB}))
+    one = Stub(slot=SimpleNamespace(gpu=GPU), record=SimpleNamespace(memory_mib=3072))
+    return SimpleNamespace(clients=[one], known=Known(0.0, Place.AWAY, lacks={GPU: 2 * GIB}))
 
 
 def test_what_one_has_come_back_for_is_kept_for_a_while(room: GpuRoom, tenant: Any) -> None:
@@ -48,12 +49,14 @@ def test_what_one_has_come_back_for_is_kept_for_a_while(room: GpuRoom, tenant: A
     assert room.cramped.kept() == 0
 
 
-def test_one_that_has_come_back_and_asks_again_waits(room: GpuRoom, tenant: Any) -> None:
+@pytest.mark.parametrize("asks_again", [0, 1])
+def test_one_that_has_come_back_and_asks_again_waits(room: GpuRoom, tenant: Any, asks_again: int) -> None:
+    tenant.clients.append(Stub(**vars(tenant.clients[0])))
     tenant.known.move(Place.RETURNING, 1.0)
     tenant.known.move(Place.HERE, 2.0)
-    room.cramped.note(tenant.clients[0], 2 * GIB, 2.0)
+    room.cramped.note(tenant.clients[asks_again], 2 * GIB, 2.0)
     noting.keep_untaken(2.0, [tenant], {GPU: room})
-    assert (room.cramped.kept(), room.cramped.lacking()) == (0, {tenant.clients[0]: 2 * GIB})
+    assert (room.cramped.kept(), room.cramped.wished) == (0, 2 * GIB)
 
 
 def test_one_that_stays_has_come_back_for_nothing(room: GpuRoom, tenant: Any) -> None:
@@ -66,9 +69,9 @@ def test_one_that_stays_has_come_back_for_nothing(room: GpuRoom, tenant: Any) ->
 def test_what_has_just_ended_may_still_hold_its_memory(room: GpuRoom) -> None:
     clients, parking = room._shared_gpu.clients, SimpleNamespace(state=ParkingState.RUNNING)
     for number, mib in enumerate((1024, 2048)):
-        record = SimpleNamespace(memory_mib=mib, parking=parking)
-        slot = SimpleNamespace(grant=SimpleNamespace(memory_limit_bytes=0))
-        clients[number] = Client(record=record, slot=slot, uncounted_mib=0, awaits_driver=False)  # type: ignore[assignment]
+        record = SimpleNamespace(memory_mib=mib, taken_mib=None, parking=parking)
+        slot = Stub(grant=SimpleNamespace(memory_limit_bytes=0))
+        clients[number] = client(slot, record)
     room.look(1.0, [])
     del clients[0]
     assert room.seen(1.5, []).ending == 0
@@ -85,11 +88,9 @@ def test_what_has_just_ended_may_still_hold_its_memory(room: GpuRoom) -> None:
 
 def test_who_ends_after_it_said_more_than_it_may_hold_delays_nobody_by_that(room: GpuRoom) -> None:
     clients = room._shared_gpu.clients
-    slot = SimpleNamespace(grant=SimpleNamespace(memory_limit_bytes=GIB))
-    record = SimpleNamespace(memory_mib=1 << 30, parking=SimpleNamespace(state=ParkingState.RUNNING))
-    clients[0] = Client(  # type: ignore[assignment]
-        record=record, slot=slot, uncounted_mib=0, awaits_driver=False, listed_mib=0, before_lowering=(0, 0)
-    )
+    slot = Stub(grant=SimpleNamespace(memory_limit_bytes=GIB))
+    record = SimpleNamespace(memory_mib=1 << 30, taken_mib=None, parking=SimpleNamespace(state=ParkingState.RUNNING))
+    clients[0] = client(slot, record)
     room.look(1.0, [])
     del clients[0]
     room.look(2.0, [])

@@ -49,11 +49,12 @@
 #define ORION_GPU_CLIENTS_MAX 512u                    /* most clients of one GPU; a client index is below this */
 #define ORION_BESIDES 192u                            /* clients of a slot that know what its other clients hold */
 #define ORION_WAIT_BUCKETS 32u
-#define ORION_BUSY_PERIODS 128u   /* hp: a record page has so many of the last busy periods */
-#define ORION_RANKS_MAX 31u       /* most ranks of one job: clients of its job page */
-#define ORION_MEETING_STREAMS 8u  /* most streams of a rank whose collectives wait for one another */
-#define ORION_FLOOR_CYCLE_MS 200u /* be's floor is the end of each section of so long of CLOCK_MONOTONIC: be/gate.c */
-#define ORION_RANK_LEASE_MS 200u  /* a rank's word that holds or releases its peers is valid for at most this long */
+#define ORION_MEMORY_TAKEN (UINT64_C(1) << 63) /* in memory_taken: the client says it */
+#define ORION_BUSY_PERIODS 128u                /* hp: a record page has so many of the last busy periods */
+#define ORION_RANKS_MAX 31u                    /* most ranks of one job: clients of its job page */
+#define ORION_MEETING_STREAMS 8u               /* most streams of a rank whose collectives wait for one another */
+#define ORION_FLOOR_CYCLE_MS 200u              /* be's floor is the end of each section of so long of CLOCK_MONOTONIC: be/gate.c */
+#define ORION_RANK_LEASE_MS 200u               /* a rank's word that holds or releases its peers is valid for at most this long */
 
 enum orion_page_kind {
     ORION_PAGE_POLICY = 1,
@@ -227,7 +228,9 @@ struct orion_record_page {
      * client that has changed nothing since has an earlier number. */
     _Atomic uint64_t memory_least, memory_most;
     _Atomic uint64_t has_pools; /* 1: the device may hold less than memory_bytes at any moment: pools give back without a word */
-    uint8_t unused[1264];
+    /* What of memory_bytes is surely taken, and ORION_MEMORY_TAKEN: not what the driver is about to be asked for. Earlier hooks leave 0. */
+    _Atomic uint64_t memory_taken;
+    uint8_t unused[1256];
 };
 
 /* A rank: one client of a job, that is, one process on one GPU. Only this client writes its words, and the agent clears

@@ -33,6 +33,8 @@ bool orion_account_is_limited(struct orion_process *process, CUdevice device)
     return limit_of(orion_account_client(process, device, false)) != 0;
 }
 
+static uint64_t above(uint64_t bytes, uint64_t most) { return bytes > most ? bytes - most : 0; }
+
 static uint64_t in_mib(uint64_t bytes) { return (bytes + (1u << 20) - 1) >> 20; }
 
 /* The driver's answer to the agent may be of any moment since the question. */
@@ -47,12 +49,14 @@ static void publish_extremes(struct orion_gpu *gpu, uint64_t used)
 }
 
 /* Writes what the process holds on the GPU, and then to which credit it keeps. Sequentially consistent: a later look at the
- * credit comes after it. The caller has the lock, so the page never lags behind. */
+ * credit, or at who comes back, comes after it. The caller has the lock, so the page never lags behind. */
 static void publish_to(struct orion_gpu *gpu, uint64_t used)
 {
+    uint64_t taken = above(used, orion_memory(orion_the_process)->taking[gpu->device]);
     publish_extremes(gpu, used);
     atomic_store(&gpu->record->has_pools, atomic_load(&orion_pools(orion_the_process)->high) != 0);
     atomic_store(&gpu->record->memory_bytes, used);
+    atomic_store(&gpu->record->memory_taken, ORION_MEMORY_TAKEN | taken);
     atomic_store(&gpu->record->credit_epoch, atomic_load(&gpu->grant->credit_epoch));
 }
 
@@ -80,6 +84,22 @@ void orion_account_give_back(struct orion_process *process, CUdevice device, uin
     orion_account_change(process, device, used > bytes ? used - bytes : 0);
 }
 
+void orion_account_takes(struct orion_process *process, CUdevice device, uint64_t bytes, bool takes)
+{
+    uint64_t *taking = &orion_memory(process)->taking[device];
+    *taking = takes ? *taking + bytes : above(*taking, bytes);
+    orion_account_change(process, device, orion_memory(process)->used[device]);
+}
+
+void orion_memory_takes(CUdevice device, uint64_t bytes, bool takes)
+{
+    struct orion_process *process = orion_the_process;
+    if (process == NULL || bytes == 0 || !orion_account_counts(device)) return;
+    orion_account_lock(orion_memory(process));
+    orion_account_takes(process, device, orion_account_countable(bytes), takes);
+    orion_account_unlock(orion_memory(process));
+}
+
 /* An agent that gives no credit has the epoch 0; then each process has the whole limit. So has one that has not joined. */
 static uint64_t credit_of(const struct orion_gpu *gpu)
 {
@@ -96,8 +116,6 @@ static uint64_t resident_most(const struct orion_gpu *gpu)
     bool moves = grant != NULL && grant->unified != ORION_UNIFIED_NONE && grant->memory_request_bytes != 0;
     return moves ? grant->memory_request_bytes : UINT64_MAX;
 }
-
-static uint64_t above(uint64_t bytes, uint64_t most) { return bytes > most ? bytes - most : 0; }
 
 static uint64_t greatest(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
@@ -123,11 +141,14 @@ void orion_memory_refused(struct orion_gpu *gpu)
 static enum orion_reservation take(struct orion_process *process, struct orion_gpu *gpu, CUdevice device, uint64_t after,
                                    bool needs_credit)
 {
-    uint64_t before = orion_memory(process)->used[device];
+    struct orion_memory *memory = orion_memory(process);
+    uint64_t before = memory->used[device], taking = memory->taking[device];
     /* Without a word in the page: the agent would count it as held. */
     if (needs_credit && !is_within_credit(gpu, after)) return ORION_BEYOND_CREDIT;
+    memory->taking[device] = taking + (after - before);
     orion_account_change(process, device, after);
     if (!needs_credit || is_within_credit(gpu, after)) return ORION_RESERVED;
+    memory->taking[device] = taking;
     orion_account_change(process, device, before); /* the credit was lowered meanwhile */
     return ORION_BEYOND_CREDIT;
 }

@@ -28,6 +28,8 @@ bool orion_account_is_limited(struct orion_process *process, CUdevice device);
 
 /* Sets or lowers the device's sum, and publishes it. The caller has the lock. */
 void orion_account_change(struct orion_process *process, CUdevice device, uint64_t used);
+/* orion_memory_takes (memory.h). The caller has the lock. */
+void orion_account_takes(struct orion_process *process, CUdevice device, uint64_t bytes, bool takes);
 void orion_account_give_back(struct orion_process *process, CUdevice device, uint64_t bytes, enum orion_memory_kind kind);
 
 #endif

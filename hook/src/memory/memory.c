@@ -122,6 +122,7 @@ static void note(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, u
     }
     if (entry == NULL) /* the allocation failed, or the tables are full and the free would find no size */
         orion_account_give_back(process, device, bytes, kind);
+    orion_account_takes(process, device, bytes, false);
     orion_account_unlock(memory);
 }
 

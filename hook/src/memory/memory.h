@@ -48,6 +48,7 @@ struct orion_memory {
     _Atomic uint32_t shared;      /* 1: has had memory of another process, or has given one, or a device, a handle of its own */
     uint64_t used[ORION_GPUS];    /* by device */
     uint64_t movable[ORION_GPUS]; /* the part of it that is managed */
+    uint64_t taking[ORION_GPUS];  /* the part of it that the driver is about to be asked for, or is asked for now */
     _Atomic uint32_t has_green;   /* 1: the program has asked for a green context */
     struct orion_allocation allocation[ORION_ALLOCATION_TABLES][ORION_ALLOCATIONS];
 };
@@ -74,6 +75,9 @@ struct orion_wish {
     uint64_t bytes, lacks; /* lacks: how much less this client must hold so that the allocation may begin */
 };
 enum orion_reservation orion_memory_reserve(CUdevice device, uint64_t bytes, enum orion_memory_kind kind, struct orion_wish *wish);
+/* What is reserved may be taken at any moment, until the call has ended, but not while it waits for a word of the agent (`takes`
+ * false). Nobody may be let back into that room, whatever the driver says to be free. */
+void orion_memory_takes(CUdevice device, uint64_t bytes, bool takes);
 uint64_t orion_memory_excess(CUdevice device);    /* how much more the process holds than it may */
 void orion_memory_refused(struct orion_gpu *gpu); /* counts an allocation that fails because of the limit */
 

@@ -43,6 +43,7 @@ bool orion_pool_begin(struct orion_pooling *pooling)
 {
     struct orion_process *process = orion_the_process;
     pooling->counts = false;
+    pooling->promised = 0;
     if (process == NULL) return false;
     if (orion_capture_records(process, pooling->stream)) {
         orion_graph_memory_begins();
@@ -69,13 +70,14 @@ bool orion_pool_begin(struct orion_pooling *pooling)
     return pooling->counts;
 }
 
-void orion_pool_promised(const struct orion_pooling *pooling)
+void orion_pool_promised(struct orion_pooling *pooling)
 {
     struct orion_pools *pools = orion_pools(orion_the_process);
     lock(pools);
     struct orion_pool *pool = orion_pool_of(pools, pooling);
     if (pool != NULL) pool->promised += pooling->growth, pool->counted += pooling->growth;
     unlock(pools);
+    pooling->promised = pool != NULL ? pooling->growth : 0;
     if (pool == NULL) orion_memory_reserved(pooling->device, pooling->growth, ORION_MEMORY_RESIDENT, 0, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
@@ -137,6 +139,7 @@ void orion_pool_keep(const struct orion_pooling *pooling, CUdeviceptr at)
     if (lives) return;
     orion_pool_move(process, pooling->device, 0,
                     orion_account_countable(pooling->bytes)); /* as orion_memory_leave_pool does with others */
+    orion_memory_takes(pooling->device, pooling->bytes, true);
     orion_memory_reserved(pooling->device, pooling->bytes, ORION_MEMORY_RESIDENT, at, CUDA_SUCCESS);
 }
 
@@ -162,7 +165,7 @@ static bool end_in_another_pool(struct orion_process *process, struct orion_pool
     return grew;
 }
 
-bool orion_pool_end(struct orion_pooling *pooling, CUresult result)
+static bool end(struct orion_pooling *pooling, CUresult result)
 {
     struct orion_process *process = orion_the_process;
     struct orion_pools *pools = orion_pools(process);
@@ -182,6 +185,15 @@ bool orion_pool_end(struct orion_pooling *pooling, CUresult result)
     if (grew) pool->wary = WARY;
     unlock(pools);
     start_polling(process, pooling->device);
+    return grew;
+}
+
+bool orion_pool_end(struct orion_pooling *pooling, CUresult result)
+{
+    CUdevice device = pooling->device;
+    uint64_t promised = pooling->promised;
+    bool grew = end(pooling, result);
+    orion_memory_takes(device, promised, false);
     return grew;
 }
 

@@ -68,7 +68,8 @@ struct orion_pooling {
     /* Set by orion_pool_begin and the functions after it. */
     uint32_t index, number; /* the pool's */
     CUdevice device;
-    uint64_t growth; /* the most by which the pool may grow */
+    uint64_t growth;   /* the most by which the pool may grow */
+    uint64_t promised; /* what is reserved of it */
     bool counts, claims;
 };
 
@@ -76,7 +77,7 @@ struct orion_pooling {
 bool orion_pool_begin(struct orion_pooling *pooling);
 /* Then one of these two. The first: the growth is reserved (memory.h). The second: it is not; returns whether the free part
  * of the pool may suffice. `first`: before the hook has asked the agent and trimmed. */
-void orion_pool_promised(const struct orion_pooling *pooling);
+void orion_pool_promised(struct orion_pooling *pooling);
 bool orion_pool_claim(struct orion_pooling *pooling, bool first);
 /* Whether the pool may have the memory already, and need not grow. */
 bool orion_pool_may_suffice(const struct orion_pooling *pooling);

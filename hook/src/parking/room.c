@@ -62,12 +62,23 @@ static struct orion_room_request *request_of(struct orion_process *process, cons
     return &orion_room_requests(process)->of[gpu->device % (CUdevice)ORION_GPUS];
 }
 
-/* Asks in turn with the other threads of the process. */
-static enum orion_credit_answer ask(struct orion_room_request *request, const struct orion_gpu *gpu, uint64_t bytes, uint64_t until)
+/* An allocation that waits for room. */
+struct waiting {
+    struct orion_gpu *gpu;
+    uint64_t bytes, reserved; /* what it needs; what is counted for it */
+};
+
+/* From here on the driver may be asked for it at any moment. */
+static void takes(const struct waiting *waiting, bool takes) { orion_memory_takes(waiting->gpu->device, waiting->reserved, takes); }
+
+/* Asks in turn with the other threads of the process. Takes it before that: the agent says yes while it sees that. */
+static enum orion_credit_answer ask(struct orion_room_request *request, const struct waiting *waiting, uint64_t until)
 {
     uint64_t turn;
     if (!orion_asking_begin(&request->asking, until, &turn)) return ORION_CREDIT_LATER;
-    enum orion_credit_answer answer = orion_asking_ask(&request->asking, gpu, ORION_ROOM, bytes);
+    takes(waiting, true);
+    enum orion_credit_answer answer = orion_asking_ask(&request->asking, waiting->gpu, ORION_ROOM, waiting->bytes);
+    if (answer != ORION_CREDIT_YES) takes(waiting, false);
     if (answer != ORION_NO_ANSWER) atomic_store(&request->silent, 0);
     orion_asking_end(&request->asking, turn);
     return answer;
@@ -80,24 +91,36 @@ static uint64_t returning_words(const struct orion_gpu *gpu)
     return returning == 0 ? 0 : (uint64_t)atomic_load(&gpu->grant->credit_epoch) << 32 | returning;
 }
 
-/* What the agent says, or would say because nobody comes back any more. ORION_CREDIT_LATER: it has not decided in time.
- * ORION_NO_ANSWER: it does not answer. *until is not 0. `words`: who comes back; 0: the driver has refused. Keeps errno. */
-static enum orion_credit_answer await(struct orion_process *process, struct orion_gpu *gpu, uint64_t bytes, uint64_t *until,
-                                      uint64_t words)
+/* Takes it if nobody comes back any more. */
+static bool takes_alone(const struct waiting *waiting)
 {
+    takes(waiting, true);
+    if (returning_words(waiting->gpu) == 0) return true;
+    takes(waiting, false);
+    return false;
+}
+
+/* Takes it after a yes only. */
+static enum orion_credit_answer await_yes(struct orion_process *process, const struct waiting *waiting, uint64_t *until,
+                                          uint64_t words)
+{
+    struct orion_gpu *gpu = waiting->gpu;
     struct orion_room_request *request = request_of(process, gpu);
     bool is_silent = words != 0 && words == atomic_load(&request->silent);
     bool stayed = false;
     uint64_t now = orion_now(), began = now, answered = 0, patience_ns = is_silent ? 0 : ORION_ASKING_PATIENCE_NS;
     for (; now < *until; now = orion_now()) {
         if (stayed_away(process, until)) {
-            if (words == 0) return ORION_CREDIT_YES;
+            if (words == 0) {
+                takes(waiting, true);
+                return ORION_CREDIT_YES;
+            }
             began = orion_now(); /* others may come back now */
             stayed = true;
             continue;
         }
-        if (words != 0 && returning_words(gpu) == 0) return ORION_CREDIT_YES;
-        enum orion_credit_answer answer = ask(request, gpu, bytes, *until);
+        if (words != 0 && takes_alone(waiting)) return ORION_CREDIT_YES;
+        enum orion_credit_answer answer = ask(request, waiting, *until);
         if (answer == ORION_CREDIT_YES || answer == ORION_CREDIT_NO) return answer;
         answered = atomic_load(&request->asking.answered_ns);
         uint64_t silent = answered < began ? began + patience_ns : answered + ORION_ASKING_PATIENCE_NS;
@@ -106,7 +129,17 @@ static enum orion_credit_answer await(struct orion_process *process, struct orio
     return answered < began && !stayed ? ORION_NO_ANSWER : ORION_CREDIT_LATER;
 }
 
-bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until)
+/* What the agent says, or would say because nobody comes back any more. ORION_CREDIT_LATER: it has not decided in time.
+ * ORION_NO_ANSWER: it does not answer. *until is not 0. `words`: who comes back; 0: the driver has refused. Keeps errno. */
+static enum orion_credit_answer await(struct orion_process *process, const struct waiting *waiting, uint64_t *until, uint64_t words)
+{
+    takes(waiting, false);
+    enum orion_credit_answer answer = await_yes(process, waiting, until, words);
+    if (answer != ORION_CREDIT_YES) takes(waiting, true); /* until the call ends, with the driver or without it */
+    return answer;
+}
+
+static bool may_come(CUdevice device, uint64_t bytes, uint64_t reserved, uint64_t *until)
 {
     struct orion_process *process = orion_process_if_managed();
     struct orion_gpu *gpu = waiting_gpu(process, device);
@@ -115,7 +148,14 @@ bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until)
     if (*until == 0) *until = orion_now() + patience(gpu);
     else poll(NULL, 0, PAUSE_MS); /* the driver refused again after a yes: another allocation took the room */
     errno = kept;
-    return await(process, gpu, bytes, until, 0) == ORION_CREDIT_YES;
+    return await(process, &(struct waiting){gpu, bytes, reserved}, until, 0) == ORION_CREDIT_YES;
+}
+
+bool orion_room_may_come(CUdevice device, uint64_t bytes, uint64_t *until) { return may_come(device, bytes, bytes, until); }
+
+bool orion_room_may_come_for_pool(const struct orion_pooling *pooling, uint64_t *until)
+{
+    return pooling->counts && may_come(pooling->device, pooling->bytes, pooling->promised, until);
 }
 
 /* In a slot with a small limit the context counts as what the limit leaves: it may be counted there already, and is not refused. */
@@ -155,7 +195,7 @@ static struct orion_gpu *returning_gpu(struct orion_process *process, CUdevice d
 /* An agent that has died leaves its words in the page. So they cost one allocation the time in which it can be replaced. One that
  * was only stopped goes on, and its words hold again: so it is asked again, now and then and once. While nobody answers, nobody
  * knows, and the driver is asked. */
-bool orion_room_ask_first(CUdevice device, uint64_t bytes, uint64_t *until)
+static bool ask_first(CUdevice device, uint64_t bytes, uint64_t reserved, uint64_t *until)
 {
     struct orion_process *process = orion_process_if_managed();
     struct orion_gpu *gpu = returning_gpu(process, device);
@@ -164,13 +204,15 @@ bool orion_room_ask_first(CUdevice device, uint64_t bytes, uint64_t *until)
     struct orion_room_request *request = request_of(process, gpu);
     if (words == atomic_load(&request->silent) && orion_now() < atomic_load(&request->silent_ns) + SILENT_NS) return true;
     *until = orion_now() + patience_with_returns(gpu);
-    enum orion_credit_answer answer = await(process, gpu, bytes, until, words);
+    enum orion_credit_answer answer = await(process, &(struct waiting){gpu, bytes, reserved}, until, words);
     if (answer == ORION_NO_ANSWER) {
         atomic_store(&request->silent_ns, orion_now());
         atomic_store(&request->silent, words);
     }
     return answer == ORION_CREDIT_YES || answer == ORION_NO_ANSWER || returning_words(gpu) == 0;
 }
+
+bool orion_room_ask_first(CUdevice device, uint64_t bytes, uint64_t *until) { return ask_first(device, bytes, bytes, until); }
 
 bool orion_room_ask_first_for_context(CUdevice device, bool is_primary, struct orion_context_room *room)
 {
@@ -185,5 +227,5 @@ bool orion_room_ask_first_for_context(CUdevice device, bool is_primary, struct o
 bool orion_room_ask_first_for_pool(const struct orion_pooling *pooling, uint64_t *until)
 {
     if (!pooling->counts || returning_gpu(orion_process_if_managed(), pooling->device) == NULL) return true;
-    return orion_pool_may_suffice(pooling) || orion_room_ask_first(pooling->device, pooling->bytes, until);
+    return orion_pool_may_suffice(pooling) || ask_first(pooling->device, pooling->bytes, pooling->promised, until);
 }

@@ -30,8 +30,9 @@ bool orion_room_ask_first_for_context(CUdevice device, bool is_primary, struct o
 /* Before the driver is asked: while others come back, who waits for memory and every be asks the agent first. They have been let back
  * into room that is free until they take it, and would be lost without it. False: the room is theirs, so the allocation fails. */
 bool orion_room_ask_first(CUdevice device, uint64_t bytes, uint64_t *until);
-/* The same for an allocation that its pool may have already. */
+/* The same two for a pool. It may have the memory already. */
 struct orion_pooling;
 bool orion_room_ask_first_for_pool(const struct orion_pooling *pooling, uint64_t *until);
+bool orion_room_may_come_for_pool(const struct orion_pooling *pooling, uint64_t *until);
 
 #endif
