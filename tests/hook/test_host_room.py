@@ -6,12 +6,13 @@ A best-effort process that finds no room itself leaves, and comes back in its tu
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from orion.hook.layout import ParkingState
+from orion.hook.layout import MEMORY_TAKEN, ParkingState
 from tests.hook.harness import Machine, record_word
 from tests.hook.scripted_client import Client, eventually
 
@@ -194,6 +195,37 @@ def test_be_that_grows_takes_no_room_of_those_who_come_back(full: Machine, parks
     assert other.answer(60).result == result, "only one that parks can wait for its turn"
     for each in (be, other):
         each.must("run 2 100", 60)
+
+
+def is_taking(client: Client) -> bool:
+    """Return whether the driver may be asked for memory at any moment."""
+    return record_word(client, "memory_taken") & ~MEMORY_TAKEN < record_word(client, "memory_bytes")
+
+
+def test_nobody_comes_back_to_room_that_a_stopped_program_was_given(full: Machine) -> None:
+    """A thread that has too little CPU time stops just as long between the agent's yes and the driver's call."""
+    tenants = [tenant(full, slot, 1500) for slot in ("be-0", "be-2")]
+    for slot in ("be-0", "be-2"):
+        full.agent.park_slot(full.uuids[0], slot, away=True)
+    eventually(lambda: all(parking_of(full, slot) == "parked" for slot in ("be-0", "be-2")), "they have left")
+    other = full.start("be-1")
+    os.kill(tenants[0].pid, signal.SIGSTOP)
+    full.agent.park_slot(full.uuids[0], "be-0", away=False)
+    eventually(lambda: parking_of(full, "be-0") == "returning", "it may come back")
+    os.kill(full.agent_pid, signal.SIGSTOP)
+    other.send(f"alloc {1200 * MIB}")
+    eventually(lambda: is_taking(other), "it has asked, or is about to")
+    os.kill(other.pid, signal.SIGSTOP)
+    for pid in (full.agent_pid, tenants[0].pid):
+        os.kill(pid, signal.SIGCONT)
+    tenants[0].must("run 2 100", 60)
+    full.agent.park_slot(full.uuids[0], "be-2", away=False)
+    until = time.monotonic() + SOON
+    eventually(lambda: time.monotonic() > until or state(tenants[1]) != ParkingState.PARKED, "the agent has looked")
+    os.kill(other.pid, signal.SIGCONT)
+    assert other.answer(60).result == 0
+    other.kill()
+    tenants[1].must("run 2 100", 60)
 
 
 def test_a_slot_that_becomes_sure_of_memory_takes_no_room_of_those_who_come_back(full: Machine) -> None:
